@@ -1,0 +1,4 @@
+all:
+	@test -f build/build.ninja || meson setup build
+	@ninja -C build
+.PHONY: all
