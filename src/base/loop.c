@@ -1,0 +1,116 @@
+#include "base/loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct timer {
+    uv_timer_t handle;
+    timer_fn *fn;
+    void *data;
+    bool dropped; /* freed by its owner while its handle was closing */
+    bool closed;  /* by loop_finish(), before its owner freed it */
+};
+
+/* Marks a handle as the inside of a struct timer, for loop_finish(), which sees handles only. */
+static const char timer_mark;
+
+static void timer_due(uv_timer_t *handle)
+{
+    struct timer *timer = container_of(handle, struct timer, handle);
+    timer->fn(timer->data); /* may free timer: touch nothing after this */
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+    free(container_of(handle, struct timer, handle));
+}
+
+struct timer *timer_new(uv_loop_t *loop, timer_fn *fn, void *data)
+{
+    struct timer *timer = xcalloc(1, sizeof(*timer));
+    (void)uv_timer_init(loop, &timer->handle); /* documented never to fail */
+    timer->handle.data = (void *)&timer_mark;
+    timer->fn = fn;
+    timer->data = data;
+    return timer;
+}
+
+void timer_free(struct timer *timer)
+{
+    if (!timer)
+        return;
+    if (timer->closed)
+        free(timer);
+    else if (uv_is_closing((uv_handle_t *)&timer->handle))
+        timer->dropped = true;
+    else
+        uv_close((uv_handle_t *)&timer->handle, timer_closed);
+}
+
+static void start(struct timer *timer, uint64_t delay_ms, uint64_t period_ms)
+{
+    /* The loop's cached time may be old by as long as the present callback has run. */
+    uv_update_time(timer->handle.loop);
+    (void)uv_timer_start(&timer->handle, timer_due, delay_ms, period_ms); /* fails when closing */
+}
+
+void timer_start(struct timer *timer, uint64_t delay_ms)
+{
+    start(timer, delay_ms, /* period_ms= */ 0);
+}
+
+void timer_repeat(struct timer *timer, uint64_t period_ms)
+{
+    assert(period_ms > 0);
+    start(timer, period_ms, period_ms);
+}
+
+void timer_stop(struct timer *timer)
+{
+    (void)uv_timer_stop(&timer->handle); /* documented never to fail */
+}
+
+bool timer_active(const struct timer *timer)
+{
+    return uv_is_active((const uv_handle_t *)&timer->handle);
+}
+
+uint64_t clock_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* always there on Linux */
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/*** The end of a loop ***/
+
+/* A timer that its owner still holds must stay valid until the owner frees it. */
+static void straggler_closed(uv_handle_t *handle)
+{
+    if (handle->data != &timer_mark)
+        return;
+    struct timer *timer = container_of(handle, struct timer, handle);
+    if (timer->dropped)
+        free(timer);
+    else
+        timer->closed = true;
+}
+
+static void close_straggler(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, straggler_closed);
+}
+
+void loop_finish(uv_loop_t *loop)
+{
+    int r;
+    do { /* a close callback may open or leave something new */
+        uv_walk(loop, close_straggler, NULL);
+        (void)uv_run(loop, UV_RUN_DEFAULT);
+        r = uv_loop_close(loop);
+    } while (r == UV_EBUSY);
+    assert(r == 0);
+}
