@@ -88,6 +88,14 @@ void buf_drop(struct buf *buf, size_t len)
     buf->len -= len;
 }
 
+void buf_cut(struct buf *buf, size_t len)
+{
+    assert(len <= buf->len);
+    buf->len = len;
+    if (buf->data)
+        buf->data[len] = '\0';
+}
+
 char *buf_steal(struct buf *buf)
 {
     char *text = buf->data ? buf->data : xstrdup("");

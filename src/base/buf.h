@@ -39,6 +39,9 @@ void buf_added(struct buf *buf, size_t len);
 /* Drops `len` bytes from the front. */
 void buf_drop(struct buf *buf, size_t len);
 
+/* Keeps the first `len` bytes, which must not be more than there are. */
+void buf_cut(struct buf *buf, size_t len);
+
 /* The text, NUL-terminated, owned by the caller; the buffer is empty afterwards. */
 char *buf_steal(struct buf *buf);
 

@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@ int err_set(struct err *err, int code, const char *fmt, ...)
         va_list args;
         va_start(args, fmt);
         err->code = code;
-        (void)vsnprintf(err->msg, sizeof(err->msg), fmt, args); /* a cut message is still a message */
+        (void)vsnprintf(err->msg, sizeof(err->msg), fmt,
+                        args); /* a cut message is still a message */
         va_end(args);
     }
     return -code;
@@ -30,7 +32,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 int err_wrap(struct err *err, const char *fmt, ...)
 {
     if (!err)
-        return 0;
+        return -EIO;
     va_list args;
     va_start(args, fmt);
     auto_free char *context = xvasprintf(fmt, args);

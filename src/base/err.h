@@ -27,7 +27,8 @@ int err_set(struct err *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* The message followed by ": " and what errno `code` means. Returns -code. */
 int err_sys(struct err *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* Puts context before the message: "start box 7: mount /proc: …". Returns -err->code. */
+/* Puts context before the message: "start box 7: mount /proc: …". Returns -err->code,
+ * or -EIO when there is no err to remember the code: never 0, for callers return it. */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #endif

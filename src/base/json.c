@@ -24,11 +24,6 @@ __attribute__((constructor)) static void use_checked_memory(void)
     json_set_alloc_funcs(xmalloc, free);
 }
 
-void json_decrefp(json_t **json)
-{
-    json_decref(*json);
-}
-
 /*** Reading ***/
 
 struct scan {
@@ -62,7 +57,8 @@ static void skip_string(struct scan *scan)
 static int skip_plain(struct scan *scan, struct err *err)
 {
     size_t start = scan->at;
-    bool number = scan->text[start] == '-' || (scan->text[start] >= '0' && scan->text[start] <= '9');
+    bool number =
+        scan->text[start] == '-' || (scan->text[start] >= '0' && scan->text[start] <= '9');
     while (scan->at < scan->len && !strchr(" \t\r\n,:\"[]{}", scan->text[scan->at]))
         scan->at++;
     if (number && scan->at - start > scan->limits->digits) {
@@ -132,8 +128,8 @@ static int parse_error(json_error_t *error, struct err *err)
     for (char *c = error->text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';
-    return err_set(err, code == json_error_stack_overflow ? E2BIG : EBADMSG, "line %d column %d: %s",
-                   error->line, error->column, error->text);
+    return err_set(err, code == json_error_stack_overflow ? E2BIG : EBADMSG,
+                   "line %d column %d: %s", error->line, error->column, error->text);
 }
 
 int json_read(const char *text, size_t len, const struct json_limits *limits, json_t **ret,
@@ -214,7 +210,8 @@ static int write_member(struct buf *buf, void *iter, unsigned depth)
 
 static int write_object(struct buf *buf, const json_t *json, unsigned depth)
 {
-    json_t *object = (json_t *)json; /* jansson's iterators take no const; reading changes nothing */
+    json_t *object =
+        (json_t *)json; /* jansson's iterators take no const; reading changes nothing */
     int r = buf_add_char(buf, '{');
     void *first = json_object_iter(object);
     for (void *iter = first; r == 0 && iter; iter = json_object_iter_next(object, iter)) {

@@ -24,7 +24,7 @@ struct json_limits {
 };
 #define JSON_LIMITS_DEFAULT ((struct json_limits){ .depth = 128, .digits = 512, .nodes = 1000000 })
 
-void json_decrefp(json_t **json);
+/* `auto_json *json = NULL;` is released at the end of the scope (json_decrefp() is jansson's). */
 #define auto_json __attribute__((cleanup(json_decrefp))) json_t
 
 /* Any JSON value. -EBADMSG: not JSON. -E2BIG: JSON, but beyond a limit. err says what and where. */

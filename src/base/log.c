@@ -42,16 +42,16 @@ static bool needs_escape(uint32_t point)
 /* How one character is written: itself or an escape. Returns the bytes of `text` that it stands
  * for. The same code points are escaped in both formats; JSON also has its own two. */
 enum { PIECE_MAX = 8 };
-static size_t next_piece(const char *text, size_t len, enum log_format format, char piece[PIECE_MAX])
+static size_t next_piece(const char *text, size_t len, enum log_format format,
+                         char piece[PIECE_MAX])
 {
     uint32_t point;
     size_t used = utf8_char(text, len, &point);
-    if (!used) {
-        const char *fmt = format == LOG_JSON ? "\\ufffd" : "\\x%02x";
-        (void)snprintf(piece, PIECE_MAX, fmt, (unsigned char)*text);
-        return 1;
-    }
-    if (point == '\n' || point == '\t')
+    if (!used && format == LOG_JSON)
+        (void)snprintf(piece, PIECE_MAX, "\\ufffd");
+    else if (!used)
+        (void)snprintf(piece, PIECE_MAX, "\\x%02x", (unsigned char)*text);
+    else if (point == '\n' || point == '\t')
         (void)snprintf(piece, PIECE_MAX, "\\%c", point == '\n' ? 'n' : 't');
     else if (needs_escape(point))
         (void)snprintf(piece, PIECE_MAX, "\\u%04x", point);
@@ -59,7 +59,7 @@ static size_t next_piece(const char *text, size_t len, enum log_format format, c
         (void)snprintf(piece, PIECE_MAX, "\\%c", (char)point);
     else
         (void)snprintf(piece, PIECE_MAX, "%.*s", (int)used, text);
-    return used;
+    return used ? used : 1;
 }
 
 /* Appends `text`, escaped, up to `room` bytes in all; what is cut off leaves dots. */
@@ -112,10 +112,12 @@ void log_line(enum log_level level, const char *fmt, ...)
 
     char time[32];
     format_time(time);
-    const char *head = state.format == LOG_JSON ? "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":\"" : "%s %s ";
-    const char *tail = state.format == LOG_JSON ? "\"}\n" : "\n";
+    bool json = state.format == LOG_JSON;
+    const char *tail = json ? "\"}\n" : "\n";
     char line[LOG_LINE_MAX];
-    size_t at = (size_t)snprintf(line, sizeof(line), head, time, level_names[level]);
+    size_t at = (size_t)snprintf(line, sizeof(line), "%s%s%s%s%s", json ? "{\"ts\":\"" : "", time,
+                                 json ? "\",\"level\":\"" : " ", level_names[level],
+                                 json ? "\",\"msg\":\"" : " ");
     at = add_escaped(line, at, sizeof(line) - strlen(tail), state.format, msg, strlen(msg));
     memcpy(line + at, tail, strlen(tail));
     at += strlen(tail);

@@ -92,6 +92,7 @@ static const struct unit *find_unit(const struct unit *units, size_t count, cons
 
 int num_parse_size(const char *text, int64_t min, int64_t max, int64_t *ret)
 {
+    /* clang-format off */
     static const struct unit units[] = {
         { "", 1 },
         { "k", 1ull << 10 }, { "kb", 1ull << 10 }, { "kib", 1ull << 10 },
@@ -99,6 +100,7 @@ int num_parse_size(const char *text, int64_t min, int64_t max, int64_t *ret)
         { "g", 1ull << 30 }, { "gb", 1ull << 30 }, { "gib", 1ull << 30 },
         { "t", 1ull << 40 }, { "tb", 1ull << 40 }, { "tib", 1ull << 40 },
     };
+    /* clang-format on */
     const char *at = text;
     uint64_t count;
     if (read_digits(&at, &count) < 0)
@@ -137,8 +139,8 @@ static int read_fraction(const char **at, uint64_t *ret)
 int num_parse_duration(const char *text, int64_t min_ms, int64_t max_ms, int64_t *ret_ms)
 {
     static const struct unit units[] = {
-        { "", 1000 },     { "ms", 1 },       { "s", 1000 },
-        { "m", 60000 },   { "h", 3600000 },  { "d", 86400000 },
+        { "", 1000 },   { "ms", 1 },      { "s", 1000 },
+        { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 },
     };
     const char *at = text;
     uint64_t whole, parts = 0;
