@@ -123,8 +123,8 @@ static int parse_error(json_error_t *error, struct err *err)
 {
     enum json_error_code code = json_error_code(error);
     if (code == json_error_numeric_overflow)
-        return err_set(err, E2BIG, "line %d column %d: a number fits neither 64 bits nor a double",
-                       error->line, error->column);
+        return err_set(err, E2BIG, "line %d column %d: a number is out of range", error->line,
+                       error->column);
     for (char *c = error->text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';

@@ -4,7 +4,7 @@
  *
  * Reading: UTF-8 only, no duplicate keys, nesting, number length and node count bounded before
  * anything is built (jansson's tree takes about twelve times the text). Numbers keep 64-bit integers
- * exact; one that fits neither int64 nor double is refused.
+ * exact; an integer beyond int64 and a fraction beyond double are refused, not rounded.
  *
  * Writing: compact, members in insertion order, shortest decimal that reads back as the same
  * double, control characters escaped.

@@ -1,0 +1,38 @@
+/*
+ * check: cmocka with its includes, and comparisons that name the case of a table and print expected
+ * and actual. The arguments are evaluated once.
+ */
+#ifndef BELLJAR_TESTS_CHECK_H
+#define BELLJAR_TESTS_CHECK_H
+
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CHECK_INT(name, got, want)                                                                 \
+    do {                                                                                           \
+        long long got_ = (long long)(got), want_ = (long long)(want);                              \
+        if (got_ != want_)                                                                         \
+            fail_msg("%s: expected %lld, got %lld", (name), want_, got_);                          \
+    } while (0)
+
+#define CHECK_STR(name, got, want)                                                                 \
+    do {                                                                                           \
+        const char *got_ = (got), *want_ = (want);                                                 \
+        if (!str_eq(got_, want_))                                                                  \
+            fail_msg("%s: expected \"%s\", got \"%s\"", (name), want_, got_ ? got_ : "(null)");    \
+    } while (0)
+
+#define CHECK(name, condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail_msg("%s: expected %s", (name), #condition);                                       \
+    } while (0)
+
+#endif

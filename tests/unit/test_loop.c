@@ -1,0 +1,187 @@
+#include "check.h"
+
+#include "base/loop.h"
+
+#include <stdlib.h>
+
+/* An object that owns a timer, as a connection does. */
+struct owner {
+    struct timer *timer;
+    int *fired;
+    int free_at;    /* frees itself when *fired reaches this */
+    int restart_to; /* starts the timer again below this */
+};
+
+static void owner_free(struct owner *owner)
+{
+    timer_free(owner->timer);
+    free(owner);
+}
+
+static void owner_due(void *data)
+{
+    struct owner *owner = data;
+    int fired = ++*owner->fired;
+    if (fired == owner->free_at)
+        owner_free(owner);
+    else if (fired < owner->restart_to)
+        timer_start(owner->timer, 1);
+}
+
+static struct owner *owner_new(uv_loop_t *loop, int *fired)
+{
+    struct owner *owner = xcalloc(1, sizeof(*owner));
+    owner->timer = timer_new(loop, owner_due, owner);
+    owner->fired = fired;
+    return owner;
+}
+
+static void test_a_timer_fires_once_and_not_early(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *owner = owner_new(&loop, &fired);
+    assert_false(timer_active(owner->timer));
+    uint64_t start = clock_ms();
+    timer_start(owner->timer, 20);
+    assert_true(timer_active(owner->timer));
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(fired, 1);
+    assert_true(clock_ms() - start >= 19); /* the two clocks round each their own way */
+    assert_false(timer_active(owner->timer));
+    owner_free(owner);
+    loop_finish(&loop);
+}
+
+static void test_a_callback_may_free_its_timer_and_its_owner(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *owner = owner_new(&loop, &fired);
+    owner->free_at = 3;
+    timer_repeat(owner->timer, 1);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(fired, 3);
+    loop_finish(&loop);
+}
+
+static void test_a_callback_may_start_its_timer_again(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *owner = owner_new(&loop, &fired);
+    owner->restart_to = 4;
+    timer_start(owner->timer, 0);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(fired, 4);
+    owner_free(owner);
+    loop_finish(&loop);
+}
+
+static void test_a_stopped_or_freed_timer_never_fires(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *stopped = owner_new(&loop, &fired);
+    struct owner *freed = owner_new(&loop, &fired);
+    timer_start(stopped->timer, 0);
+    timer_start(freed->timer, 0);
+    timer_stop(stopped->timer);
+    owner_free(freed);
+    timer_free(NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(fired, 0);
+    owner_free(stopped);
+    loop_finish(&loop);
+}
+
+static void test_a_later_start_replaces_the_earlier(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *owner = owner_new(&loop, &fired);
+    timer_repeat(owner->timer, 100000);
+    timer_start(owner->timer, 1);
+    uv_run(&loop, UV_RUN_DEFAULT); /* would not end with the repeating one */
+    assert_int_equal(fired, 1);
+    owner_free(owner);
+    loop_finish(&loop);
+}
+
+static void test_a_timer_may_outlive_its_loop(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    int fired = 0;
+    struct owner *owner = owner_new(&loop, &fired);
+    timer_repeat(owner->timer, 1);
+    loop_finish(&loop);
+    assert_int_equal(fired, 0);
+    owner_free(owner);
+}
+
+/* A handle whose close callback frees the object that also owns a timer. */
+struct connection {
+    uv_async_t handle;
+    struct owner *owner;
+};
+
+static void connection_closed(uv_handle_t *handle)
+{
+    struct connection *connection = container_of(handle, struct connection, handle);
+    owner_free(connection->owner);
+    free(connection);
+}
+
+static void test_a_close_callback_may_free_a_timer_while_the_loop_finishes(void **state)
+{
+    (void)state;
+    for (int timer_first = 0; timer_first < 2; timer_first++) {
+        uv_loop_t loop;
+        assert_int_equal(uv_loop_init(&loop), 0);
+        int fired = 0;
+        struct connection *connection = xcalloc(1, sizeof(*connection));
+        if (timer_first)
+            connection->owner = owner_new(&loop, &fired);
+        assert_int_equal(uv_async_init(&loop, &connection->handle, NULL), 0);
+        if (!timer_first)
+            connection->owner = owner_new(&loop, &fired);
+        uv_close((uv_handle_t *)&connection->handle, connection_closed);
+        loop_finish(&loop);
+        assert_int_equal(fired, 0);
+    }
+}
+
+static void test_the_clock_moves_forward(void **state)
+{
+    (void)state;
+    uint64_t before = clock_ms();
+    assert_true(before > 0);
+    assert_true(clock_ms() >= before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_timer_fires_once_and_not_early),
+        cmocka_unit_test(test_a_callback_may_free_its_timer_and_its_owner),
+        cmocka_unit_test(test_a_callback_may_start_its_timer_again),
+        cmocka_unit_test(test_a_stopped_or_freed_timer_never_fires),
+        cmocka_unit_test(test_a_later_start_replaces_the_earlier),
+        cmocka_unit_test(test_a_timer_may_outlive_its_loop),
+        cmocka_unit_test(test_a_close_callback_may_free_a_timer_while_the_loop_finishes),
+        cmocka_unit_test(test_the_clock_moves_forward),
+    };
+    return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
+}
