@@ -1,0 +1,62 @@
+"""Servers for the tests. Shared ones live for the whole run; the rest for one test."""
+
+import pathlib
+
+import belljar
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(60 * belljar.PATIENCE))
+
+
+def need(binary):
+    if not pathlib.Path(binary).exists():
+        pytest.skip(f"{binary} has not been built")
+    return binary
+
+
+@pytest.fixture(scope="session")
+def http():
+    """The real server with its default limits, shared by all tests."""
+    with belljar.Http(binary=need(belljar.BIN)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fixture_http():
+    """The conformance fixture server, shared by all tests."""
+    with belljar.Http(binary=need(belljar.FIXTURE)) as server:
+        yield server
+
+
+@pytest.fixture
+def stdio():
+    with belljar.Stdio(binary=need(belljar.BIN)) as server:
+        yield server
+
+
+@pytest.fixture
+def fixture_stdio():
+    with belljar.Stdio(binary=need(belljar.FIXTURE)) as server:
+        yield server
+
+
+@pytest.fixture
+def serve():
+    """Starts servers with flags of their own: serve(Http, "--token", "x"). Stops them after the
+    test."""
+    servers = []
+
+    def start(kind, *flags, **options):
+        need(options.get("binary", belljar.BIN))
+        server = kind(*flags, **options)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        if server.process.returncode is None:
+            server.stop()
