@@ -40,6 +40,16 @@ static int too_big(const struct scan *scan, const char *what, size_t limit, stru
     return err_set(err, E2BIG, "byte %zu: %s (the limit is %zu)", scan->at, what, limit);
 }
 
+static bool is_separator(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':';
+}
+
+static bool ends_plain(char c)
+{
+    return is_separator(c) || c == '"' || c == '[' || c == ']' || c == '{' || c == '}';
+}
+
 /* From behind the opening quote to behind the closing one, or to the end of an unclosed string. */
 static void skip_string(struct scan *scan)
 {
@@ -59,7 +69,7 @@ static int skip_plain(struct scan *scan, struct err *err)
     size_t start = scan->at;
     bool number =
         scan->text[start] == '-' || (scan->text[start] >= '0' && scan->text[start] <= '9');
-    while (scan->at < scan->len && !strchr(" \t\r\n,:\"[]{}", scan->text[scan->at]))
+    while (scan->at < scan->len && !ends_plain(scan->text[scan->at]))
         scan->at++;
     if (number && scan->at - start > scan->limits->digits) {
         scan->at = start;
@@ -72,7 +82,7 @@ static int skip_plain(struct scan *scan, struct err *err)
 static int scan_token(struct scan *scan, struct err *err)
 {
     char c = scan->text[scan->at];
-    if (strchr(" \t\r\n,:", c)) {
+    if (is_separator(c)) {
         scan->at++;
         return 0;
     }

@@ -210,7 +210,7 @@ static void test_bombs_are_refused_fast(void **state)
         struct err err = { 0 };
         uint64_t start = clock_ms();
         CHECK(bombs[i].piece, read_default(text, &json, &err) < 0);
-        CHECK(bombs[i].piece, clock_ms() - start < 1000);
+        CHECK(bombs[i].piece, clock_ms() - start < 5000); /* milliseconds, but for valgrind */
     }
 }
 
