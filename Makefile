@@ -1,4 +1,91 @@
+# The front door. What a target does is in tools/; what is compiled and how is in meson.build.
+#
+#   make               build/belljar (needs what `tools/setup build` installs)
+#   make run           set up, build, serve on 127.0.0.1:8000
+#   make check         set up, build and run everything that CI runs
+#   make lint unit e2e clients conformance asan valgrind hardening     parts of it
+#   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
+#   make bench         measure start, memory and requests a second
+#   make format        lay out the C files
+#   make install       PREFIX=/usr/local, DESTDIR= respected
+#   make clean
+
+PREFIX ?= /usr/local
+LISTEN ?= 127.0.0.1:8000
+FUZZ_SECONDS ?= 600
+# `make check` sets this: warnings stop CI, but not a user with a newer compiler.
+WERROR ?= false
+
+pytest = env TEST_BUILD_DIR=$(1) .cache/venv/bin/pytest --junitxml=$(1)/junit/$(notdir $(2)).xml $(2)
+unit = meson test -C $(1) --print-errorlogs
+
 all:
-	@test -f build/build.ninja || meson setup build
-	@ninja -C build
-.PHONY: all
+	@tools/build build -Dwerror=$(WERROR) -- belljar
+
+setup:
+	@tools/setup test
+
+run:
+	@tools/setup build
+	@$(MAKE) --no-print-directory all
+	@exec build/belljar serve --http $(LISTEN)
+
+check:
+	@tools/check
+
+# ---- parts of the check ------------------------------------------------------------------------
+
+tests: setup
+	@tools/build build -Dwerror=$(WERROR) -Dtests=enabled
+
+tests-asan: setup
+	@CC=clang tools/build build-asan -Dwerror=true -Dtests=enabled -Db_lundef=false \
+		-Db_sanitize=address,undefined
+
+lint: tests tests-asan
+	@tools/lint
+
+unit: tests
+	@$(call unit,build)
+
+valgrind: tests
+	@$(call unit,build) --setup valgrind --suite unit
+
+e2e: tests
+	@$(call pytest,build,tests/e2e)
+
+clients: tests
+	@$(call pytest,build,tests/clients)
+
+conformance: tests
+	@tests/conformance/run build/tests/conformance/conformance-server build/belljar
+
+asan: tests-asan
+	@tools/sanitized build-asan $(call unit,build-asan)
+	@tools/sanitized build-asan $(call pytest,build-asan,tests/e2e)
+
+hardening: tests
+	@tools/check-hardening build/belljar
+
+fuzz: setup
+	@CC=clang tools/build build-fuzz -Dwerror=true -Dfuzz=true -Db_lundef=false \
+		-Db_sanitize=address,undefined
+	@tools/fuzz $(FUZZ_SECONDS)
+
+bench: tests
+	@bench/run
+
+# ---- the rest ----------------------------------------------------------------------------------
+
+format:
+	@tools/lint format-write
+
+install: all
+	@meson configure build -Dprefix=$(PREFIX)
+	@meson install -C build --no-rebuild
+
+clean:
+	rm -rf build build-*
+
+.PHONY: all setup run check tests tests-asan lint unit valgrind e2e clients conformance asan \
+	hardening fuzz bench format install clean
