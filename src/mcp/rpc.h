@@ -27,7 +27,7 @@ struct rpc_message {
     const json_t *error;
 };
 
-/* An error about to be sent. */
+/* An error about to be sent. Setting it overwrites what was there, without releasing it. */
 struct rpc_error {
     int code;      /* enum mcp_error */
     json_t *data;  /* owned, or NULL */
@@ -36,11 +36,11 @@ struct rpc_error {
 void rpc_error_set(struct rpc_error *error, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void rpc_error_done(struct rpc_error *error);
 
-/* 0, or -EBADMSG with `error` filled (-32600). ret->id is set whenever it could be read, so that
- * the error can be addressed. */
+/* 0, or -EBADMSG with `error` filled (-32600). ret->id and ret->kind are set as far as they could be
+ * read, so that the error can be addressed, and a bad notification or response stays unanswered. */
 int rpc_parse(const json_t *root, struct rpc_message *ret, struct rpc_error *error);
 
-/* New messages; `id` and the rest are borrowed (copied by reference). */
+/* New messages; `id` is borrowed (copied by reference) unless stated. */
 json_t *rpc_result(json_t *id, json_t *result);                    /* takes result */
 json_t *rpc_error_reply(json_t *id, const struct rpc_error *error); /* id NULL: left out */
 json_t *rpc_notification(const char *method, json_t *params);      /* takes params; NULL: none */
