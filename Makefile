@@ -16,7 +16,9 @@ FUZZ_SECONDS ?= 600
 # `make check` sets this: warnings stop CI, but not a user with a newer compiler.
 WERROR ?= false
 
-pytest = env TEST_BUILD_DIR=$(1) .cache/venv/bin/pytest --junitxml=$(1)/junit/$(notdir $(2)).xml $(2)
+pytest = env BELLJAR_BIN=$(CURDIR)/$(1)/belljar \
+	FIXTURE_BIN=$(CURDIR)/$(1)/tests/conformance/conformance-server \
+	.cache/venv/bin/pytest --junitxml=$(1)/junit/$(notdir $(2)).xml $(2)
 unit = meson test -C $(1) --print-errorlogs
 
 all:
