@@ -31,35 +31,17 @@ bool log_wants(enum log_level level)
     return level <= state.level;
 }
 
-/* C0, DEL, C1 (0x9b starts a terminal sequence), line separators, and the marks that reorder what
- * a reader sees. */
-static bool needs_escape(uint32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point <= 0x9f) || point == 0x2028 || point == 0x2029 ||
-           (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
-}
-
-/* How one character is written: itself or an escape. Returns the bytes of `text` that it stands
- * for. The same code points are escaped in both formats; JSON also has its own two. */
-enum { PIECE_MAX = 8 };
+/* How one character is written. Returns the bytes of `text` that it stands for. JSON knows no \xff
+ * and needs its own two escapes; a backslash that is an escape already must stay single. */
 static size_t next_piece(const char *text, size_t len, enum log_format format,
-                         char piece[PIECE_MAX])
+                         char piece[static TEXT_SHOWN_MAX])
 {
-    uint32_t point;
-    size_t used = utf8_char(text, len, &point);
-    if (!used && format == LOG_JSON)
-        (void)snprintf(piece, PIECE_MAX, "\\ufffd");
-    else if (!used)
-        (void)snprintf(piece, PIECE_MAX, "\\x%02x", (unsigned char)*text);
-    else if (point == '\n' || point == '\t')
-        (void)snprintf(piece, PIECE_MAX, "\\%c", point == '\n' ? 'n' : 't');
-    else if (needs_escape(point))
-        (void)snprintf(piece, PIECE_MAX, "\\u%04x", point);
-    else if (format == LOG_JSON && (point == '"' || point == '\\'))
-        (void)snprintf(piece, PIECE_MAX, "\\%c", (char)point);
-    else
-        (void)snprintf(piece, PIECE_MAX, "%.*s", (int)used, text);
-    return used ? used : 1;
+    size_t used = text_show_char(text, len, piece);
+    if (format == LOG_JSON && str_has_prefix(piece, "\\x"))
+        (void)snprintf(piece, TEXT_SHOWN_MAX, "\\ufffd");
+    else if (format == LOG_JSON && (*text == '"' || *text == '\\'))
+        (void)snprintf(piece, TEXT_SHOWN_MAX, "\\%c", *text);
+    return used;
 }
 
 /* Appends `text`, escaped, up to `room` bytes in all; what is cut off leaves dots. */
@@ -69,7 +51,7 @@ static size_t add_escaped(char *line, size_t at, size_t room, enum log_format fo
     static const char dots[] = "...";
     size_t keep = at; /* where the dots would go: the last place that leaves room for them */
     while (len) {
-        char piece[PIECE_MAX];
+        char piece[TEXT_SHOWN_MAX];
         size_t used = next_piece(text, len, format, piece);
         size_t piece_len = strlen(piece);
         if (at + piece_len > room) {

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -105,6 +106,101 @@ int utf8_add_clean(struct buf *buf, const char *text, size_t len)
         }
     }
     return 0;
+}
+
+/*** Words for people ***/
+
+/* C0, DEL, C1 (0x9b starts a terminal sequence), line separators, and the marks that reorder what
+ * a reader sees. */
+static bool needs_escape(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point <= 0x9f) || point == 0x2028 || point == 0x2029 ||
+           (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+}
+
+size_t text_show_char(const char *text, size_t len, char out[static TEXT_SHOWN_MAX])
+{
+    uint32_t point;
+    size_t used = utf8_char(text, len, &point);
+    if (!used)
+        (void)snprintf(out, TEXT_SHOWN_MAX, "\\x%02x", (unsigned char)*text);
+    else if (point == '\n' || point == '\t')
+        (void)snprintf(out, TEXT_SHOWN_MAX, "\\%c", point == '\n' ? 'n' : 't');
+    else if (needs_escape(point))
+        (void)snprintf(out, TEXT_SHOWN_MAX, "\\u%04x", point);
+    else
+        (void)snprintf(out, TEXT_SHOWN_MAX, "%.*s", (int)used, text);
+    return used ? used : 1;
+}
+
+char *text_quote(const char *text, size_t max)
+{
+    auto_buf quoted = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add_char(&quoted, '"'); /* no ceiling to reach, here and below */
+    size_t len = strlen(text);
+    for (size_t at = 0; at < len;) {
+        if (at >= max) {
+            (void)buf_add_str(&quoted, "...");
+            break;
+        }
+        char shown[TEXT_SHOWN_MAX];
+        if (text[at] == '"' || text[at] == '\\')
+            (void)buf_add_char(&quoted, '\\');
+        at += text_show_char(text + at, len - at, shown);
+        (void)buf_add_str(&quoted, shown);
+    }
+    (void)buf_add_char(&quoted, '"');
+    return buf_steal(&quoted);
+}
+
+enum { NEAR_WORD_MAX = 64 };
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+    size_t least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Letters added, left out, changed, or swapped with their neighbour (optimal string alignment).
+ * Both words are at most NEAR_WORD_MAX long. */
+static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    size_t rows[3][NEAR_WORD_MAX + 1];
+    size_t *before = rows[0], *above = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t *oldest = before;
+        before = above, above = row, row = oldest;
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = min3(above[j] + 1, row[j - 1] + 1, change);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = min3(row[j], before[j - 2] + 1, row[j]);
+        }
+    }
+    return row[b_len];
+}
+
+const char *text_nearest(const char *word, const char *const names[], size_t count)
+{
+    size_t len = strlen(word);
+    if (len > NEAR_WORD_MAX)
+        return NULL;
+    size_t best = 1 + (len < 12 ? len / 4 : 3); /* one slip, and one more for every four letters */
+    const char *nearest = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t name_len = strlen(names[i]);
+        if (name_len > NEAR_WORD_MAX)
+            continue;
+        size_t slips = distance(word, len, names[i], name_len);
+        if (slips < best || (slips == best && !nearest)) {
+            best = slips;
+            nearest = names[i];
+        }
+    }
+    return nearest;
 }
 
 /*** base64 ***/

@@ -1,5 +1,5 @@
 /*
- * text: UTF-8, base64 and random names. Pure but for the random source.
+ * text: UTF-8, words for people, base64 and random names. Pure but for the random source.
  */
 #ifndef BELLJAR_BASE_TEXT_H
 #define BELLJAR_BASE_TEXT_H
@@ -17,6 +17,18 @@ size_t utf8_char(const char *text, size_t len, uint32_t *ret_point);
 
 /* Appends `text` with every invalid byte replaced by U+FFFD. */
 int utf8_add_clean(struct buf *buf, const char *text, size_t len);
+
+/* The first character of `text` as people may see it: itself; \n, \t or \u001b for what a terminal
+ * would obey or hide; \xff for a byte that is not UTF-8. Returns the bytes that it stands for. */
+enum { TEXT_SHOWN_MAX = 8 };
+size_t text_show_char(const char *text, size_t len, char out[static TEXT_SHOWN_MAX]);
+
+/* `text` in double quotes for a message, each character shown as above and quote and backslash
+ * escaped; of a longer text the first `max` bytes and "...". Owned by the caller. */
+char *text_quote(const char *text, size_t max);
+
+/* Which of `names` was probably meant by the mistyped `word`; NULL when none is near. */
+const char *text_nearest(const char *word, const char *const names[], size_t count);
 
 /* Standard alphabet, padded, no line breaks. */
 int base64_add(struct buf *buf, const void *data, size_t len);

@@ -91,6 +91,66 @@ static void test_cleaning_replaces_each_bad_byte(void **state)
     assert_string_equal(buf_str(&small), "x");
 }
 
+static void test_a_quoted_text_is_visible_and_short(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t max;
+        const char *want;
+    } cases[] = {
+        { "", 10, "\"\"" },
+        { "plain", 5, "\"plain\"" },
+        { "plain", 4, "\"plai...\"" },
+        { "a\"b\\c", 10, "\"a\\\"b\\\\c\"" },
+        { "\x1b[0m\n\t\x7f", 20, "\"\\u001b[0m\\n\\t\\u007f\"" },
+        { "\xff\xc2\x9b\xe2\x80\xae", 20, "\"\\xff\\u009b\\u202e\"" },
+        { "\xc3\xa4\xc3\xa4", 1, "\"\xc3\xa4...\"" }, /* never half a character */
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        auto_free char *quoted = text_quote(cases[i].text, cases[i].max);
+        CHECK_STR(cases[i].want, quoted, cases[i].want);
+    }
+}
+
+static void test_a_mistyped_word_finds_the_nearest_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "serve",         "config",          "version",
+                                         "http_max_body", "http_max_header", "http_max_headers" };
+    static const struct {
+        const char *word, *want;
+    } cases[] = {
+        { "serve", "serve" },
+        { "sevre", "serve" },  /* swapped */
+        { "serv", "serve" },   /* left out */
+        { "serrve", "serve" }, /* added */
+        { "berve", "serve" },  /* changed */
+        { "confg", "config" },
+        { "http_max_boddy", "http_max_body" },
+        { "httpmaxbody", "http_max_body" },
+        { "http_max_headerz", "http_max_header" },
+        { "x", NULL },
+        { "", NULL },
+        { "unrelated", NULL },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *nearest = text_nearest(cases[i].word, names, ARRAY_SIZE(names));
+        if (!cases[i].want)
+            CHECK(cases[i].word, nearest == NULL);
+        else
+            CHECK_STR(cases[i].word, nearest, cases[i].want);
+    }
+    char longest[65], too_long[66];
+    memset(longest, 'x', 64);
+    longest[64] = '\0';
+    memset(too_long, 'x', 65);
+    too_long[65] = '\0';
+    const char *const long_names[] = { too_long, longest };
+    assert_ptr_equal(text_nearest(longest, long_names, 2), longest);
+    assert_null(text_nearest(too_long, long_names, 2));
+}
+
 static void test_base64_goes_there_and_back(void **state)
 {
     (void)state;
@@ -204,7 +264,7 @@ static void test_every_place_of_a_random_id_varies(void **state)
         for (size_t at = 0; at < RANDOM_ID_LEN; at++)
             seen[at] |= UINT64_C(1) << (id[at] & 63);
     }
-    /* '-' and 'm' share their low bits, as do others; 51 classes remain of 64 characters */
+    /* characters that share their low bits count once; 32 of them or more are left of 64 */
     for (size_t at = 0; at < RANDOM_ID_LEN; at++)
         assert_true(__builtin_popcountll(seen[at]) >= 32);
 }
@@ -226,6 +286,8 @@ int main(void)
         cmocka_unit_test(test_utf8_is_strict),
         cmocka_unit_test(test_a_character_has_its_code_point),
         cmocka_unit_test(test_cleaning_replaces_each_bad_byte),
+        cmocka_unit_test(test_a_quoted_text_is_visible_and_short),
+        cmocka_unit_test(test_a_mistyped_word_finds_the_nearest_name),
         cmocka_unit_test(test_base64_goes_there_and_back),
         cmocka_unit_test(test_base64_of_every_byte_survives),
         cmocka_unit_test(test_base64_that_is_not_canonical_is_refused),
