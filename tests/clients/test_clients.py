@@ -1,0 +1,67 @@
+"""Each client does with each server, over each transport and in each era, what it can do.
+
+Clients that do a thing agree on what they should see; what one cannot do (the Inspector reports no
+progress) it does not tell, and `WANTED` is compared with what was told.
+"""
+
+import pytest
+from clients import CLIENTS, STATELESS
+
+WANTED = {
+    "text": "This is a simple text response for testing.",
+    "mixed": "Multiple content types test:\nimage\nresource",
+    "failed": True,
+    "mirrored": 'Called with: {"region":"Zürich","priority":7}',
+    "resource": "This is the content of the static text resource.",
+    "template": "7",
+    "completion": ["paris", "park", "party"],
+    "progress": [0, 50, 100],
+    "cancelled": {"outcome": "gave up", "noticed": 1},
+    "updated": "test://watched-resource",
+}
+
+CASES = [
+    pytest.param(client, mode, revision, transport, id=f"{client.name}-{mode}-{transport}")
+    for client in CLIENTS
+    for mode, revision in client.modes.items()
+    for transport in ("stdio", "http")
+]
+
+
+def observe(client, mode, transport, server, target, spoken):
+    config = {"mode": mode, "transport": transport, "server": server}
+    observed = client.observe({**config, **target(server, transport)})
+    # The server's own word where it gives it, else what the client thinks.
+    revision = observed.get("seen", observed)["revision"]
+    spoken.setdefault((client.name, mode), {})[server, transport] = revision
+    return observed
+
+
+@pytest.mark.parametrize("client, mode, revision, transport", CASES)
+def test_all_of_the_protocol(client, mode, revision, transport, target, spoken):
+    observed = observe(client, mode, transport, "fixture", target, spoken)
+
+    assert observed["revision"] == revision
+    assert observed["seen"] == {"revision": revision, "stateless": revision >= STATELESS}
+    assert "test_simple_text" in observed["tools"]
+    assert "test_trigger_tool_change" not in observed["tools"], "hidden"
+    assert observed["prompt"] in (
+        "This is a simple prompt for testing.",
+        "Prompt with arguments: arg1='a', arg2='b'",
+    )
+    if "asked" in observed:
+        assert "Ann" in observed["asked"]
+    assert {k: observed[k] for k in WANTED if k in observed} == {
+        k: v for k, v in WANTED.items() if k in observed
+    }
+
+
+@pytest.mark.parametrize("client, mode, revision, transport", CASES)
+def test_the_real_program(client, mode, revision, transport, target, spoken):
+    observed = observe(client, mode, transport, "belljar", target, spoken)
+
+    assert observed["revision"] == revision
+    assert "execute_code" in observed["tools"]
+    # No engine yet: the tool says so in words, as a result.
+    assert observed["failed"] is True
+    assert "engine" in observed["text"]
