@@ -5,15 +5,19 @@
  *     struct greet_args { const char *name; int64_t times; };
  *     static const struct field greet_fields[] = {
  *         FIELD_STR(struct greet_args, name, "Whom to greet.", .required = true, .max_len = 100),
- *         FIELD_INT(struct greet_args, times, "How often.", .min = 1, .max = 10, .preset_int = 1),
+ *         FIELD_INT(struct greet_args, times, "How often.", RANGE(1, 10), PRESET_INT(1)),
  *         FIELD_END,
  *     };
  *     static const struct shape greet_shape = SHAPE(struct greet_args, greet_fields);
  *
  * Decoding fills a zeroed struct from a JSON object. Strings and nested values point into the
  * object, which must stay alive; lists are allocated and released by shape_done(). An absent or
- * null optional member keeps its preset (or stays zero/NULL and its `has` flag false). Unknown
- * members are refused by name.
+ * null optional member keeps its preset (or stays zero/NULL and its `has` flag false); an absent
+ * nested struct holds the presets of its own rows. Unknown members are refused by name.
+ *
+ * The schema never forbids what decoding takes from a client that follows it. Decoding is more
+ * lenient in two ways (null for any optional member, any_case) and stricter in three that JSON
+ * Schema cannot say: lengths of strings are bytes, a string has no NUL, an integer has 64 bits.
  *
  * The macros check at compile time that the member has the type the row says.
  */
@@ -55,7 +59,7 @@ struct field {
 
     /* Everything below is optional; zero means "no such rule". */
     bool required;
-    bool nullable;            /* output: a NULL string or absent object is written as null */
+    bool nullable;            /* null is a value; output: a NULL string or absent object is null */
     size_t has_offset;        /* offset + 1 of a bool set when the member was given */
     const char *preset_str;   /* default, shown in the schema */
     int64_t preset_int;       /* used when has_preset */
@@ -67,8 +71,8 @@ struct field {
     double min_real, max_real;
     size_t min_len, max_len;  /* strings: bytes; lists: items */
     size_t item_max_len;      /* STRS: bytes of one item */
-    const char *const *choices; /* strings: NULL-terminated enum */
-    bool any_case;            /* choices match without regard to case */
+    const char *const *choices; /* strings, or items of STRS: NULL-terminated enum */
+    bool any_case;            /* choices match in any case; decoded in the spelling given here */
     const char *mcp_header;   /* x-mcp-header: clients mirror the argument in Mcp-Param-… */
     const struct shape *nested;
 };
@@ -129,7 +133,9 @@ int shape_decode(const struct shape *shape, const json_t *object, void *ret, str
 void shape_done(const struct shape *shape, void *value);
 
 /* The JSON object of a struct; a new reference. Text that is not UTF-8 is made so. Optional members
- * that are NULL (or whose `has` flag is false) are left out, or null when nullable. */
+ * that are NULL (or whose `has` flag is false) are left out, or null when nullable. So is a number
+ * that is not finite. A required list may be NULL (it is written empty), any other required member
+ * must be there. Ranges, lengths and choices are the caller's promise and not checked here. */
 json_t *shape_encode(const struct shape *shape, const void *value);
 
 #endif
