@@ -16,9 +16,10 @@ FUZZ_SECONDS ?= 600
 # `make check` sets this: warnings stop CI, but not a user with a newer compiler.
 WERROR ?= false
 
+python = .cache/venv/bin/python
 pytest = env BELLJAR_BIN=$(CURDIR)/$(1)/belljar \
 	FIXTURE_BIN=$(CURDIR)/$(1)/tests/conformance/conformance-server \
-	.cache/venv/bin/pytest --junitxml=$(1)/junit/$(notdir $(2)).xml $(2)
+	$(python) -m pytest --junitxml=$(1)/junit/$(notdir $(2)).xml $(2)
 unit = meson test -C $(1) --print-errorlogs
 
 all:
@@ -60,7 +61,7 @@ clients: tests
 	@$(call pytest,build,tests/clients)
 
 conformance: tests
-	@tests/conformance/run build/tests/conformance/conformance-server build/belljar
+	@$(python) tests/conformance/run build/tests/conformance/conformance-server build/belljar
 
 asan: tests-asan
 	@tools/sanitized build-asan $(call unit,build-asan)
@@ -75,7 +76,7 @@ fuzz: setup
 	@tools/fuzz $(FUZZ_SECONDS)
 
 bench: tests
-	@bench/run
+	@$(python) bench/run
 
 # ---- the rest ----------------------------------------------------------------------------------
 
