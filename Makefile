@@ -6,7 +6,7 @@
 #   make lint unit e2e clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
 #   make bench         measure start, memory and requests a second
-#   make format        lay out the C files
+#   make format        lay out the C and Python files
 #   make install       PREFIX=/usr/local, DESTDIR= respected
 #   make clean
 
@@ -80,8 +80,8 @@ bench: tests
 
 # ---- the rest ----------------------------------------------------------------------------------
 
-format:
-	@tools/lint format-write
+format: setup
+	@tools/lint --format
 
 install: all
 	@meson configure build -Dprefix=$(PREFIX)
