@@ -21,6 +21,7 @@ INSPECTOR = "@modelcontextprotocol/inspector"
 HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"
 TIMEOUT = 60
+CODE = '{"code": "print(1 + 1)"}'
 
 
 def npm_version(package):
@@ -76,7 +77,7 @@ class Inspector:
             )
         else:
             requests.update(
-                call=["tools/call", "--tool-name", "execute_code", "--tool-arg", "code=print(1)"]
+                call=["tools/call", "--tool-name", "execute_code", "--tool-args-json", CODE]
             )
         with tempfile.TemporaryDirectory() as home:  # it keeps a catalog there
             env = {**os.environ, "HOME": home}

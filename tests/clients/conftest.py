@@ -23,27 +23,42 @@ def spoken(request):
 
 
 @pytest.fixture(scope="session")
-def target():
-    """Where a server is: target("fixture", "http") is what a client's configuration says."""
-    binaries = {"fixture": belljar.FIXTURE, "belljar": belljar.BIN}
+def fixture_http():
+    with belljar.Http(binary=belljar.FIXTURE) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def belljar_http():
+    with belljar.Http(binary=belljar.BIN) as server:
+        yield server
+
+
+@pytest.fixture
+def target(request):
+    """Where a server is, as a client's configuration has it: target("fixture", "http")."""
     commands = {
         "fixture": [belljar.FIXTURE, "--stdio"],
         "belljar": [belljar.BIN, "serve", "--stdio"],
     }
-    running = {}
 
     def find(server, transport):
-        if not pathlib.Path(binaries[server]).exists():
-            pytest.fail(f"{binaries[server]} has not been built")
         if transport == "stdio":
             return {"command": commands[server]}
-        if server not in running:
-            running[server] = belljar.Http(binary=binaries[server])
-        return {"url": f"http://{running[server].host}/mcp"}
+        running = request.getfixturevalue(f"{server}_http")
+        return {"url": f"http://{running.host}/mcp"}
 
-    yield find
-    for server in running.values():
-        server.stop()
+    return find
+
+
+@pytest.fixture
+def fixture_count(fixture_http):
+    """Asks a tool that answers with a number."""
+
+    def count(tool):
+        return int(belljar.text_of(fixture_http.modern("tools/call", belljar.call_tool(tool))))
+
+    return count
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -4,8 +4,12 @@ Clients that do a thing agree on what they should see; what one cannot do (the I
 progress) it does not tell, and `WANTED` is compared with what was told.
 """
 
+import os
+import subprocess
+import time
+
 import pytest
-from clients import CLIENTS, STATELESS
+from clients import CLIENTS, STATELESS, Inspector
 
 WANTED = {
     "text": "This is a simple text response for testing.",
@@ -65,3 +69,27 @@ def test_the_real_program(client, mode, revision, transport, target, spoken):
     # No engine yet: the tool says so in words, as a result.
     assert observed["failed"] is True
     assert "engine" in observed["text"]
+
+
+def test_an_interrupted_inspector_cancels_its_call(target, fixture_count, tmp_path):
+    """Its user presses Ctrl-C: the connection ends, and in the stateless era the call with it."""
+    config = {"mode": "auto", "transport": "http", **target("fixture", "http")}
+    call = ["tools/call", "--tool-name", "test_slow", "--tool-args-json", '{"seconds": 30}']
+    cancelled = fixture_count("test_cancel_count")
+    inspector = subprocess.Popen(
+        Inspector({}).argv(config, *call),
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    until(lambda: fixture_count("test_running_count") == 1)
+    inspector.terminate()
+    inspector.wait()
+    until(lambda: fixture_count("test_running_count") == 0)
+    assert fixture_count("test_cancel_count") == cancelled + 1
+
+
+def until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

@@ -14,7 +14,8 @@
 struct fixture {
     uv_loop_t *loop;
     struct mcp_server *server;
-    int64_t cancelled; /* calls of test_slow that a client gave up */
+    int64_t running;   /* slow calls under way */
+    int64_t cancelled; /* slow calls that a client gave up */
 };
 
 void fixture_add_tools(struct fixture *fixture);          /* content, errors, progress, hooks */

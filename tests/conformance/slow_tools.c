@@ -18,6 +18,7 @@ struct script {
 
 static void script_free(struct script *script)
 {
+    script->fixture->running--;
     timer_free(script->timer);
     free(script);
 }
@@ -45,6 +46,7 @@ static void script_start(struct fixture *fixture, struct mcp_call *call, uint64_
 {
     struct script *script = xcalloc(1, sizeof(*script));
 
+    fixture->running++;
     script->call = call;
     script->fixture = fixture;
     script->step = step;
@@ -146,6 +148,15 @@ static void call_cancel_count(struct mcp_call *call, const void *args, void *dat
     mcp_call_finish(call);
 }
 
+static void call_running_count(struct mcp_call *call, const void *args, void *data)
+{
+    const struct fixture *fixture = data;
+
+    (void)args;
+    mcp_call_add(call, mcp_textf("%lld", (long long)fixture->running));
+    mcp_call_finish(call);
+}
+
 static const struct mcp_tool tools[] = {
     { .name = "test_tool_with_progress",
       .description = "Reports progress three times.",
@@ -165,6 +176,10 @@ static const struct mcp_tool tools[] = {
       .description = "Tells how many calls have been cancelled.",
       .hints = MCP_READ_ONLY,
       .call = call_cancel_count },
+    { .name = "test_running_count",
+      .description = "Tells how many calls are under way.",
+      .hints = MCP_READ_ONLY,
+      .call = call_running_count },
 };
 
 void fixture_add_slow_tools(struct fixture *fixture)
