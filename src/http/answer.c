@@ -76,9 +76,16 @@ void http_request_read_body(struct http_request *req, size_t max,
         conn_defer(conn);
 }
 
+void http_request_add_field(struct http_request *req, const char *name, const char *value)
+{
+    req->more.max = BUF_NO_CEILING; /* the caller's own words */
+    response_add_field(&req->more, name, value);
+}
+
 void request_free(struct http_request *req)
 {
     buf_done(&req->content);
+    buf_done(&req->more);
     free(req);
 }
 
@@ -188,6 +195,7 @@ static void begin_answer(struct http_request *req, int status, const struct http
         .framing = framing,
         .length = len,
         .fields = fields,
+        .more = req->more.data,
         .date = conns_date(conn->conns),
     };
     send_head(conn, &response, body, req->answer_bodiless ? 0 : len);

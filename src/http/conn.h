@@ -101,6 +101,7 @@ struct http_request {
     struct conn *conn;
     struct head head;
     struct buf content; /* the body */
+    struct buf more;    /* fields added to the coming answer, as text */
     size_t max_body;
     bool body_limited; /* max_body was applied */
     bool answer_begun;

@@ -96,6 +96,9 @@ size_t http_request_header_count(const struct http_request *req, const char *nam
 bool http_request_header_at(const struct http_request *req, size_t index, const char **ret_name,
                             const char **ret_value);
 
+/* A field that the coming answer will carry, whoever gives it. */
+void http_request_add_field(struct http_request *req, const char *name, const char *value);
+
 /* Whom to tell when the client goes away before the answer is complete (reset, end of file, time
  * limits, server freed). Never called after the answer is complete, nor from inside a call the
  * handler makes. */

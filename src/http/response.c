@@ -59,17 +59,17 @@ bool response_bodiless(int status)
 }
 
 /* A line end in a value would let whoever wrote the value write our response. */
-static bool field_ok(const struct http_field *field)
+static bool field_ok(const char *name, const char *value)
 {
-    for (const char *c = field->name; *c; c++) {
+    for (const char *c = name; *c; c++) {
         if (*c <= ' ' || *c == ':' || *c == 0x7f)
             return false;
     }
-    for (const char *c = field->value; *c; c++) {
+    for (const char *c = value; *c; c++) {
         if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f)
             return false;
     }
-    return *field->name != '\0';
+    return *name != '\0';
 }
 
 /* The pieces are the program's own and short: the buffer has no ceiling they could reach. */
@@ -84,6 +84,12 @@ static void add_field(struct buf *out, const char *name, const char *value)
     add(out, ": ");
     add(out, value);
     add(out, "\r\n");
+}
+
+void response_add_field(struct buf *out, const char *name, const char *value)
+{
+    assert(field_ok(name, value));
+    add_field(out, name, value);
 }
 
 static void add_status_line(struct buf *out, int status)
@@ -117,10 +123,10 @@ void response_add_head(struct buf *out, const struct response *response)
 {
     assert(response->status >= 100 && response->status <= 599);
     add_status_line(out, response->status);
-    for (const struct http_field *field = response->fields; field && field->name; field++) {
-        assert(field_ok(field));
-        add_field(out, field->name, field->value);
-    }
+    for (const struct http_field *field = response->fields; field && field->name; field++)
+        response_add_field(out, field->name, field->value);
+    if (response->more)
+        add(out, response->more);
     add_framing(out, response);
     if (response->date)
         add_field(out, "Date", response->date);

@@ -21,11 +21,15 @@ struct response {
     enum response_framing framing;
     size_t length;
     const struct http_field *fields; /* NULL: none */
+    const char *more;                /* further fields as text, from response_add_field(); or NULL */
     const char *date;                /* NULL: no Date field */
 };
 
 /* Asserts that the fields are well-formed: they come from our own program. */
 void response_add_head(struct buf *out, const struct response *response);
+
+/* One field. Asserts that it is well-formed. */
+void response_add_field(struct buf *out, const char *name, const char *value);
 
 /* "1f\r\n": what stands before the data of a chunk. The data is followed by CR LF. */
 enum { CHUNK_START_MAX = 20 };

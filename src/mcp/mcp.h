@@ -321,12 +321,13 @@ void mcp_call_ask(struct mcp_call *call, json_t *state);
 
 /* --- transports ----------------------------------------------------------------------------- */
 
-/* stdio: newline-delimited messages on two descriptors (borrowed). on_end is called once: the
- * client closed its side, or broke the framing for good. */
+/* stdio: newline-delimited messages on two descriptors, which belong to the transport from here on.
+ * on_end is called once, from the loop: the client closed its side and has been given the time to
+ * read what was waiting, or it reads no more. */
 struct mcp_stdio;
 struct mcp_stdio *mcp_stdio_start(struct mcp_server *server, int in_fd, int out_fd,
                                   void (*on_end)(void *data), void *data);
-/* Cancels what runs, flushes what can be flushed without waiting. NULL is fine. */
+/* Cancels what runs; what is not written yet is lost. NULL is fine. */
 void mcp_stdio_free(struct mcp_stdio *stdio);
 
 /* Streamable HTTP: one endpoint. The HTTP server and its routes belong to the caller; the caller's

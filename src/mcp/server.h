@@ -81,7 +81,6 @@ struct peer {
     struct mcp_server *server;
     struct list link;    /* server->peers */
     struct list calls;   /* unanswered requests: mcp_call.link */
-    struct list asked;   /* our requests that wait for the client's answer */
     struct list listens; /* open subscriptions/listen streams (notify.c) */
     size_t n_calls, n_listens;
     char *owner;
@@ -103,6 +102,10 @@ void peer_done(struct peer *peer);
 /* The call with this id, or NULL. */
 struct mcp_call *peer_find_call(const struct peer *peer, const json_t *id);
 
+/* A call's questions to the client: ends them unanswered, or drops them unheard. */
+void peer_end_asks(struct mcp_call *call, const char *error);
+void peer_forget_asks(struct mcp_call *call);
+
 /* An answer from the client to one of our requests. */
 void peer_take_response(struct peer *peer, const struct rpc_message *message);
 
@@ -119,8 +122,7 @@ struct mcp_call {
     json_t *id;
     const json_t *params; /* never NULL */
     enum revision revision;
-    const json_t *client_capabilities; /* of this request, or the peer's (owned: see root_caps) */
-    json_t *kept_capabilities;         /* a reference on the peer's */
+    json_t *client_capabilities; /* of this request, or the peer's; a reference, or NULL */
     char *owner;
     json_t *progress_token;
     double last_progress;
@@ -140,7 +142,10 @@ struct mcp_call {
     json_t *state;        /* verified requestState */
     json_t *needs;        /* questions of this round */
 
-    bool in_handler, deferred, cancelled, finished;
+    struct list asks; /* our requests that wait for the client's answer (peer.c) */
+
+    unsigned holds; /* frames that still look at it; freed when finished and 0 */
+    bool deferred, cancelled, finished;
     void (*on_cancel)(struct mcp_call *call, void *data);
     void *cancel_data;
 };
@@ -162,11 +167,18 @@ void call_reply_errorf(struct mcp_call *call, int code, const char *fmt, ...) PR
 /* Runs `handler` and answers for it when it forgot to. */
 void call_run(struct mcp_call *call, void (*handler)(struct mcp_call *call));
 
+/* Between the two, finishing the call does not free it. */
+void call_hold(struct mcp_call *call);
+void call_release(struct mcp_call *call);
+
 /* The client no longer wants it: nothing more is sent. */
 void call_cancel(struct mcp_call *call);
 
 /* What binds a requestState: method, name and owner; owned by the caller. */
 char *call_binding(const struct mcp_call *call);
+
+/* Takes inputResponses and requestState of a retried request; 0, or negative with `error`. */
+int call_open_state(struct mcp_call *call, struct rpc_error *error);
 
 /* Sends a message that belongs to a call. */
 void call_send(struct mcp_call *call, json_t *message, enum outlet_kind kind);
@@ -176,6 +188,9 @@ void call_send(struct mcp_call *call, json_t *message, enum outlet_kind kind);
 /* One request; answered through request->outlet, now or later. */
 void dispatch_request(const struct call_request *request);
 void dispatch_notification(struct peer *peer, const struct rpc_message *message);
+
+/* Is this an `initialize` of the handshake era (and not one that claims a stateless revision)? */
+bool dispatch_is_handshake(const struct rpc_message *message);
 
 /* Classification for transports without headers: a parsed line, single or batch. */
 void dispatch_line(struct peer *peer, struct outlet *outlet, json_t *root);

@@ -1,0 +1,165 @@
+/*
+ * belljar serve: the server. One loop, one thread; it ends when its client does (stdio) or when it
+ * is told to (SIGTERM, SIGINT). A second signal ends it at once.
+ */
+#include "cli/cli.h"
+#include "cli/web.h"
+#include "tools/tools.h"
+
+#include "base/log.h"
+#include "base/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char DEFAULT_ADDRESS[] = "127.0.0.1:8000";
+
+struct serve {
+    uv_loop_t loop;
+    const struct config *config;
+    struct web_endpoint *endpoints; /* the chosen profile first; ends with a NULL name */
+    struct mcp_stdio *stdio;
+    struct web *web;
+    uv_signal_t signals[2];
+    bool stopping;
+};
+
+/*** The end ***/
+
+static void serve_stopped(void *data)
+{
+    struct serve *serve = data;
+    uv_stop(&serve->loop);
+}
+
+static void serve_stop(struct serve *serve)
+{
+    if (serve->stopping)
+        return;
+    serve->stopping = true;
+    if (serve->web)
+        web_drain(serve->web, serve->config->shutdown_grace_ms, serve_stopped, serve);
+    else
+        serve_stopped(serve);
+}
+
+static void on_client_end(void *data)
+{
+    serve_stop(data);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct serve *serve = handle->data;
+    log_info("%s: shutting down", strsignal(number));
+    if (serve->stopping)
+        uv_stop(&serve->loop);
+    serve_stop(serve);
+}
+
+/*** The beginning ***/
+
+static struct mcp_limits mcp_limits(const struct config *config)
+{
+    return (struct mcp_limits){
+        .json = { .depth = (size_t)config->json_max_depth,
+                  .digits = (size_t)config->json_max_digits,
+                  .nodes = (size_t)config->json_max_nodes },
+        .max_message = config->max_message,
+        .max_answer = config->max_answer,
+        .max_batch = (size_t)config->max_batch,
+        .max_requests = (size_t)config->max_requests_per_client,
+        .max_subscriptions = (size_t)config->max_subscriptions,
+        .page_size = (size_t)config->page_size,
+        .list_ttl_ms = config->list_ttl_ms,
+        .state_ttl_ms = config->request_state_ttl_ms,
+    };
+}
+
+static void add_endpoint(struct serve *serve, size_t *count, const struct profile *profile)
+{
+    struct mcp_limits limits = mcp_limits(serve->config);
+    serve->endpoints = xrealloc(serve->endpoints, (*count + 2) * sizeof(*serve->endpoints));
+    serve->endpoints[(*count)++] =
+        (struct web_endpoint){ .name = profile->name,
+                               .server = tools_new_server(&serve->loop, profile, &limits) };
+    serve->endpoints[*count] = (struct web_endpoint){ 0 };
+}
+
+/* stdio serves the chosen profile; HTTP also serves the others, each at its own path. */
+static int make_endpoints(struct serve *serve, bool all, struct err *err)
+{
+    const struct profile *chosen = tools_find_profile(serve->config->profile);
+    size_t count = 0;
+    if (!chosen)
+        return err_set(err, EINVAL, "profile: there is no \"%.64s\"; see belljar serve --help",
+                       serve->config->profile);
+    add_endpoint(serve, &count, chosen);
+    const struct profile *other;
+    for (size_t i = 0; all && (other = tools_profile_at(i)); i++) {
+        if (other != chosen)
+            add_endpoint(serve, &count, other);
+    }
+    return 0;
+}
+
+static void watch_signals(struct serve *serve)
+{
+    static const int numbers[] = { SIGTERM, SIGINT };
+    (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error of write(), not our end */
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        uv_signal_init(&serve->loop, &serve->signals[i]);
+        serve->signals[i].data = serve;
+        uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
+    }
+}
+
+static int start_http(struct serve *serve, struct err *err)
+{
+    int r = web_start(&serve->loop, serve->config, serve->endpoints, &serve->web, err);
+    if (r < 0)
+        return r;
+    log_info("listening on %s", web_url(serve->web));
+    log_info("connect any MCP client that speaks Streamable HTTP to that URL%s, for example: "
+             "{\"mcpServers\":{\"belljar\":{\"type\":\"http\",\"url\":\"%s\"}}}",
+             serve->config->token[0] ? " with your token as bearer" : "", web_url(serve->web));
+    return 0;
+}
+
+static void serve_done(struct serve *serve)
+{
+    mcp_stdio_free(serve->stdio);
+    web_free(serve->web);
+    for (struct web_endpoint *at = serve->endpoints; at && at->name; at++)
+        mcp_server_free(at->server);
+    free(serve->endpoints);
+    loop_finish(&serve->loop);
+}
+
+int cli_serve(const struct config *given, struct err *err)
+{
+    struct config config = *given; /* shallow: only `http` may be replaced, by a constant */
+    bool use_http = config.http[0] != '\0';
+    bool use_stdio = config.stdio || (!use_http && !isatty(STDIN_FILENO));
+    if (!use_http && !use_stdio) {
+        config.http = (char *)DEFAULT_ADDRESS;
+        use_http = true;
+    }
+
+    struct serve serve = { .config = &config };
+    uv_loop_init(&serve.loop);
+    watch_signals(&serve);
+    int r = make_endpoints(&serve, use_http, err);
+    if (r == 0 && use_http)
+        r = start_http(&serve, err);
+    if (r == 0 && use_stdio)
+        serve.stdio = mcp_stdio_start(serve.endpoints[0].server, STDIN_FILENO, STDOUT_FILENO,
+                                      on_client_end, &serve);
+    if (r == 0)
+        uv_run(&serve.loop, UV_RUN_DEFAULT);
+    serve_done(&serve);
+    return r;
+}

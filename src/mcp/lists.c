@@ -1,0 +1,137 @@
+/*
+ * The list methods with their pages, and completion.
+ */
+#include "mcp/server.h"
+
+#include "base/num.h"
+#include "base/text.h"
+#include "mcp/uri_template.h"
+
+#include <string.h>
+
+/*** Pages ***/
+
+static const struct {
+    const char *member; /* of the result */
+    bool shared;        /* the same for every caller: caches may share it */
+} list_rules[ENTRY_KINDS] = {
+    [ENTRY_TOOL] = { "tools", true },
+    [ENTRY_RESOURCE] = { "resources", false },
+    [ENTRY_TEMPLATE] = { "resourceTemplates", true },
+    [ENTRY_PROMPT] = { "prompts", true },
+};
+
+/* A cursor is the list's name and the index of the next entry, wrapped so that nobody counts. */
+static char *cursor_make(enum entry_kind kind, size_t next)
+{
+    auto_free char *plain = xasprintf("%s:%zu", list_rules[kind].member, next);
+    return base64_encode(plain, strlen(plain));
+}
+
+/* False: not a cursor that this list could have given. */
+static bool cursor_read(const json_t *cursor, enum entry_kind kind, size_t count, size_t *ret)
+{
+    auto_buf plain = BUF_INIT(256);
+    const char *member = list_rules[kind].member;
+    int64_t next;
+    if (!json_is_string(cursor) ||
+        base64_decode(json_string_value(cursor), json_string_length(cursor), &plain) < 0)
+        return false;
+    const char *colon = strchr(buf_str(&plain), ':');
+    if (!colon || strlen(member) != (size_t)(colon - plain.data) ||
+        !str_has_prefix(plain.data, member) || strlen(plain.data) != plain.len)
+        return false;
+    if (num_parse_int(colon + 1, 1, (int64_t)count, &next) < 0)
+        return false;
+    *ret = (size_t)next;
+    return true;
+}
+
+void method_list(struct mcp_call *call, enum entry_kind kind)
+{
+    const json_t *all = registry_list(&call->server->registry, kind, call->revision);
+    const json_t *cursor = json_object_get(call->params, "cursor");
+    size_t count = json_array_size(all), at = 0;
+    if (cursor && !cursor_read(cursor, kind, count, &at)) {
+        call_reply_errorf(call, MCP_INVALID_PARAMS, "cursor: not one that this list gave");
+        return;
+    }
+    size_t end = count - at > call->server->limits.page_size ? at + call->server->limits.page_size
+                                                              : count;
+    json_t *page = json_array();
+    for (; at < end; at++)
+        json_push(page, json_incref(json_array_get(all, at)));
+    json_t *result = json_object();
+    json_put(result, list_rules[kind].member, page);
+    if (end < count) {
+        auto_free char *next = cursor_make(kind, end);
+        json_put_str(result, "nextCursor", next);
+    }
+    if (mcp_call_is_stateless(call)) {
+        bool shared = list_rules[kind].shared;
+        json_put(result, "ttlMs",
+                 json_integer(shared ? (json_int_t)call->server->limits.list_ttl_ms : 0));
+        json_put_str(result, "cacheScope", shared ? "public" : "private");
+    }
+    call_reply(call, result);
+}
+
+/*** Completion ***/
+
+typedef void complete_fn(struct mcp_call *call, const char *name, const char *value,
+                         const json_t *known, void *data);
+
+static bool prompt_has_arg(const struct mcp_prompt *prompt, const char *name)
+{
+    for (const struct mcp_prompt_arg *arg = prompt->args; arg && arg->name; arg++) {
+        if (str_eq(arg->name, name))
+            return true;
+    }
+    return false;
+}
+
+/* The entry that `ref` names and the function that completes its arguments. False: no such
+ * reference or no such argument, and the call has been answered. */
+static bool find_completer(struct mcp_call *call, const json_t *ref, const char *argument,
+                           complete_fn **ret)
+{
+    const struct registry *registry = &call->server->registry;
+    const char *type = json_str(ref, "type");
+    const char *name = json_str(ref, "name"), *uri = json_str(ref, "uri");
+    bool known = false;
+    if (str_eq(type, "ref/prompt") && name) {
+        call->entry = registry_find(registry, ENTRY_PROMPT, name);
+        known = call->entry && prompt_has_arg(call->entry->prompt, argument);
+        *ret = call->entry ? call->entry->prompt->complete : NULL;
+    } else if (str_eq(type, "ref/resource") && uri) {
+        call->entry = registry_find(registry, ENTRY_TEMPLATE, uri);
+        known = call->entry && uri_template_has_var(call->entry->templ->uri_template, argument);
+        *ret = call->entry ? call->entry->templ->complete : NULL;
+    }
+    if (!known)
+        call_reply_errorf(call, MCP_INVALID_PARAMS,
+                          "ref: must name a prompt (ref/prompt, name) or a resource template "
+                          "(ref/resource, uri) of this server that has the argument");
+    return known;
+}
+
+void method_complete(struct mcp_call *call)
+{
+    const json_t *argument = json_object_get(call->params, "argument");
+    const char *name = json_str(argument, "name"), *value = json_str(argument, "value");
+    complete_fn *complete = NULL;
+    if (!name || !value) {
+        call_reply_errorf(call, MCP_INVALID_PARAMS,
+                          "argument: must be an object with the strings name and value");
+        return;
+    }
+    if (!find_completer(call, json_object_get(call->params, "ref"), name, &complete))
+        return;
+    call->kind = CALL_COMPLETION;
+    if (!complete) {
+        mcp_call_finish(call);
+        return;
+    }
+    const json_t *context = json_object_get(call->params, "context");
+    complete(call, name, value, json_object_get(context, "arguments"), call->entry->data);
+}

@@ -1,0 +1,45 @@
+#include "tools/tools.h"
+
+#include "tools/execute_code.h"
+
+static const struct mcp_tool *const default_tools[] = { &tool_execute_code, NULL };
+
+static const struct profile profiles[] = {
+    {
+        .name = "default",
+        .info = {
+            .name = "belljar",
+            .version = BELLJAR_VERSION,
+            .title = "belljar",
+            .description = "Runs code that agents wrote, in sandboxes.",
+            .instructions =
+                "belljar runs code in isolated sandboxes without network access. Call "
+                "execute_code; keep the session_id of the first result and pass it on, so that "
+                "variables, imports and files in /workspace persist between calls.",
+        },
+        .tools = default_tools,
+    },
+};
+
+const struct profile *tools_find_profile(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
+        if (str_eq(profiles[i].name, name))
+            return &profiles[i];
+    }
+    return NULL;
+}
+
+const struct profile *tools_profile_at(size_t index)
+{
+    return index < ARRAY_SIZE(profiles) ? &profiles[index] : NULL;
+}
+
+struct mcp_server *tools_new_server(uv_loop_t *loop, const struct profile *profile,
+                                    const struct mcp_limits *limits)
+{
+    struct mcp_server *server = mcp_server_new(loop, &profile->info, limits, /* capabilities= */ 0);
+    for (const struct mcp_tool *const *tool = profile->tools; *tool; tool++)
+        mcp_server_add_tool(server, *tool, NULL);
+    return server;
+}
