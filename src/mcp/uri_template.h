@@ -1,6 +1,7 @@
 /*
  * uri_template: matches URIs against the part of RFC 6570 that resources use: literal text, {name}
- * (one segment: no '/', '?', '#'), {+name} (anything, at least one character). Pure.
+ * (one segment: no '/', '?', '#'), {+name} (anything); both take at least one character. There is
+ * literal text between two variables, and {+name} comes last. Pure.
  */
 #ifndef BELLJAR_MCP_URI_TEMPLATE_H
 #define BELLJAR_MCP_URI_TEMPLATE_H
@@ -17,7 +18,8 @@ struct uri_match {
 /* Is this a template we can match? For registration. */
 int uri_template_check(const char *templ, struct err *err);
 
-/* 0 and *ret filled (release with uri_match_done()), or -ENOENT. Never backtracks. */
+/* 0 and *ret filled (release with uri_match_done()), or -ENOENT. Never backtracks. The segments are
+ * those of the URI as written: the value of {name} holds a '/' when it was written %2F. */
 int uri_template_match(const char *templ, const char *uri, struct uri_match *ret);
 void uri_match_done(struct uri_match *match);
 
