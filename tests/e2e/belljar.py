@@ -25,6 +25,7 @@ import ssl
 import subprocess
 import threading
 import time
+from subprocess import DEVNULL, PIPE, STDOUT
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = os.environ.get("BELLJAR_BIN", str(ROOT / "build/belljar"))
@@ -36,6 +37,8 @@ STATELESS = "2026-07-28"
 
 META = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
+
+MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -149,24 +152,25 @@ def text_of(result):
 class Process:
     """A server process: its counters, its log, its end."""
 
-    def __init__(self, argv, stdin, stdout, env=None):
+    def __init__(self, argv, stdin, stdout, stderr, env=None):
         keep = {k: v for k, v in os.environ.items() if k == "PATH" or k.endswith("SAN_OPTIONS")}
         self.process = subprocess.Popen(
             [str(arg) for arg in argv],
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             env={"HOME": "/nonexistent", **keep, **(env or {})},
             cwd="/",
         )
         self.pid = self.process.pid
+        self.log_file = self.process.stderr or self.process.stdout
         self.log = []
         self.logged = threading.Condition()
         self.log_thread = threading.Thread(target=self._read_log, daemon=True)
         self.log_thread.start()
 
     def _read_log(self):
-        for line in self.process.stderr:
+        for line in self.log_file:
             with self.logged:
                 self.log.append(line)
                 self.logged.notify_all()
@@ -263,14 +267,14 @@ class Process:
 class Stdio(Process):
     """A server on pipes."""
 
-    def __init__(self, *flags, binary=BIN, env=None):
+    def __init__(self, *flags, binary=BIN, env=None, read=True):
         argv = [binary, "serve", "--stdio"] if binary == BIN else [binary, "--stdio"]
-        super().__init__([*argv, *flags], subprocess.PIPE, subprocess.PIPE, env)
+        super().__init__([*argv, *flags], PIPE, PIPE, PIPE, env)
         self.lines = queue.Queue()
         self.notes = []  # notifications that came while call() waited for a reply
         self.next_id = 1000
-        self.reader = threading.Thread(target=self._read_lines, daemon=True)
-        self.reader.start()
+        if read:
+            threading.Thread(target=self._read_lines, daemon=True).start()
 
     def _read_lines(self):
         for line in self.process.stdout:
@@ -295,7 +299,12 @@ class Stdio(Process):
         return line[:-1]
 
     def recv(self, timeout=5):
-        return json.loads(self.recv_line(timeout))
+        """The next message (or batch); anything else on stdout fails the test."""
+        message = json.loads(self.recv_line(timeout))
+        for one in message if isinstance(message, list) else [message]:
+            assert one["jsonrpc"] == "2.0" and not set(one) - MEMBERS, one
+            assert ("method" in one) + ("result" in one) + ("error" in one) == 1, one
+        return message
 
     def quiet(self, seconds=0.15):
         """Nothing arrives for a while."""
@@ -351,8 +360,10 @@ class Http(Process):
     """A server on a free port."""
 
     def __init__(self, *flags, binary=BIN, address="127.0.0.1:0", tls=None, env=None):
-        argv = [binary, "serve", "--http", address] if binary == BIN else [binary, "--http", address]
-        super().__init__([*argv, *flags], subprocess.DEVNULL, subprocess.DEVNULL, env)
+        argv = (
+            [binary, "serve", "--http", address] if binary == BIN else [binary, "--http", address]
+        )
+        super().__init__([*argv, *flags], DEVNULL, PIPE, STDOUT, env)
         self.tls = tls
         try:
             match = self.wait_log(r"https?://(\[[0-9a-f:]+\]|[0-9a-z.]+):(\d+)")
@@ -423,7 +434,9 @@ class Http(Process):
         begin = time.monotonic()
         message = encode(stateless("tools/list"))
         with self.connect(source=source) as conn:
-            conn.send(self.head("POST", "/mcp", mirror(json.loads(message)), len(message)) + message)
+            conn.send(
+                self.head("POST", "/mcp", mirror(json.loads(message)), len(message)) + message
+            )
             answer = conn.response()
         took = time.monotonic() - begin
         assert answer.status == 200 and answer.message()["result"]["tools"], answer
