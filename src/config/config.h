@@ -1,0 +1,147 @@
+/*
+ * config: every option of the program, from one table (options.c). The table gives the YAML file,
+ * the environment, the command line, `--help` and docs/configuration.md, so they cannot disagree.
+ *
+ *   1. config_flag_next()   for each flag on the command line
+ *   2. config_load_host()   read files and environment, check everything, fill a struct config
+ *      (config_load() does the same from memory and touches nothing)
+ *   3. config->http, …      plain members; strings are never NULL, "" means not set
+ *   4. config_done()
+ *
+ * Sources, weakest first: default, the program's name, /etc/belljar/config.yaml,
+ * $XDG_CONFIG_HOME/belljar/config.yaml (~/.config), environment, flags. `--config FILE` stands in
+ * for both files. Every value is checked, also one that a stronger source overrides, and the first
+ * bad one stops the start: err names the source, the key, the value and what is allowed.
+ *
+ * To add an option: a member here, a row in options.c, `belljar config --markdown` for the manual.
+ */
+#ifndef BELLJAR_CONFIG_H
+#define BELLJAR_CONFIG_H
+
+#include "base/err.h"
+#include "base/log.h"
+
+struct buf;
+
+struct config_list {
+    char **items;
+    size_t count;
+};
+
+struct config {
+    /* Serving */
+    char *http; /* "address:port", "[v6]:port" */
+    bool stdio;
+    char *profile;
+    enum log_level log_level;
+    enum log_format log_format;
+    uint64_t shutdown_grace_ms;
+
+    /* Access */
+    char *token; /* at least CONFIG_TOKEN_MIN characters, or ""; token_file has been read into it */
+    char *token_file;
+    bool allow_unauthenticated;
+    struct config_list allowed_hosts;   /* "name" or "name:port" */
+    struct config_list allowed_origins; /* "https://name[:port]" */
+    char *tls_cert;
+    char *tls_key;
+
+    /* HTTP limits */
+    size_t http_max_header;
+    int64_t http_max_headers;
+    size_t http_max_body;
+    int64_t http_max_connections;
+    int64_t http_max_connections_per_address;
+    size_t http_max_backlog;
+    uint64_t http_header_timeout_ms;
+    uint64_t http_body_timeout_ms;
+    uint64_t http_idle_timeout_ms;
+    uint64_t http_write_timeout_ms;
+
+    /* Message limits */
+    int64_t json_max_depth;
+    int64_t json_max_digits;
+    int64_t json_max_nodes;
+    size_t max_message;
+    size_t max_answer;
+    int64_t max_batch;
+    int64_t max_requests_per_client;
+    int64_t max_subscriptions;
+    int64_t page_size;
+    uint64_t list_ttl_ms;
+    uint64_t request_state_ttl_ms;
+
+    /* Streams and MCP sessions */
+    int64_t http_max_sessions;
+    uint64_t http_session_timeout_ms;
+    size_t event_buffer;
+    int64_t event_buffer_count;
+    size_t stream_high_water;
+    uint64_t keepalive_ms;
+    uint64_t sse_retry_ms;
+
+    struct config_origin *origins; /* private: one for each option */
+};
+
+enum { CONFIG_TOKEN_MIN = 16, CONFIG_FILE_MAX = 1 << 20 };
+
+/* Releases what the members own. NULL, a zeroed or a half-filled config are fine. */
+void config_done(struct config *config);
+#define auto_config __attribute__((cleanup(config_done))) struct config
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+struct option;
+struct config_flag {
+    const struct option *option;
+    const char *value; /* borrowed from argv, or static */
+};
+
+/* Takes the flag at args[0] apart: `--key VALUE`, `--key=VALUE`, and for a switch `--key` or
+ * `--no-key`. Returns how many of `args` it is (1 or 2), or -EINVAL: no such flag, no value. */
+int config_flag_next(char *const args[], struct config_flag *ret, struct err *err);
+
+/* --- loading --------------------------------------------------------------------------------- */
+
+/* Text of a YAML file; `path` is for messages. */
+struct config_file {
+    const char *path;
+    const char *text;
+    size_t len;
+};
+
+struct config_sources {
+    const char *profile;             /* as the program's name suggests; NULL: it does not */
+    const struct config_file *files; /* weakest first */
+    size_t n_files;
+    char *const *environment; /* as environ: "NAME=value", ends with NULL; may be NULL */
+    const struct config_flag *flags;
+    size_t n_flags;
+};
+
+/* Fills *ret, for config_done(). Pure: `token_file` is checked but not read. */
+int config_load(const struct config_sources *sources, struct config *ret, struct err *err);
+
+/* The same from this process's files and environment; sources->files and ->environment are
+ * ignored. `file`: what --config names, and must exist; NULL: the usual two, which need not.
+ * Reads token_file into ret->token. */
+int config_load_host(const char *file, const struct config_sources *sources, struct config *ret,
+                     struct err *err);
+
+/* `text` is what a file that token_file names holds; used by config_load_host(). */
+int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err);
+
+/* --- showing ----------------------------------------------------------------------------------
+ * All append to a buffer and cannot fail if it has no ceiling. Secrets appear as "(set)". */
+
+/* Effective values and where each came from, as YAML that config_load() would take again. */
+void config_print(struct buf *buf, const struct config *config);
+/* {"key": {"value": …, "source": "file", "where": "config.yaml:3"}, …}; bytes and seconds are
+ * numbers. */
+void config_print_json(struct buf *buf, const struct config *config);
+/* The options for --help. */
+void config_help(struct buf *buf);
+/* docs/configuration.md. */
+void config_markdown(struct buf *buf);
+
+#endif

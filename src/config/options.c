@@ -1,0 +1,265 @@
+/*
+ * The table of options, in the order in which people meet them. A row's macro takes the member's
+ * type apart from its kind of value: with a member of another type it does not compile.
+ */
+#include "base/num.h"
+#include "base/text.h"
+#include "config/option.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*** What some texts must look like ***/
+
+static bool is_port(const char *text)
+{
+    int64_t port;
+    return *text != '-' && strlen(text) <= 5 && num_parse_int(text, 0, 65535, &port) == 0;
+}
+
+/* A name, an IPv4 address, or an IPv6 address in brackets; `len` bytes. */
+static bool is_host(const char *text, size_t len)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    static const char v6[] = "0123456789abcdefABCDEF:.";
+    if (len > 2 && text[0] == '[' && text[len - 1] == ']')
+        return strspn(text + 1, v6) == len - 2;
+    return len > 0 && strspn(text, name) >= len;
+}
+
+/* Where the host ends: at the last colon, unless that is part of a bracketed address. */
+static size_t host_len(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    return colon && !strchr(colon, ']') ? (size_t)(colon - text) : strlen(text);
+}
+
+static bool is_host_and_port(const char *text)
+{
+    size_t len = host_len(text);
+    return is_host(text, len) && (!text[len] || is_port(text + len + 1));
+}
+
+static bool is_listen_address(const char *text)
+{
+    return !*text || (is_host_and_port(text) && text[host_len(text)]);
+}
+
+static bool is_origin(const char *text)
+{
+    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+    return islower((unsigned char)text[0]) && str_has_prefix(text + scheme, "://") &&
+           is_host_and_port(text + scheme + 3);
+}
+
+static bool is_profile_name(const char *text)
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    return len == strlen(text);
+}
+
+/* RFC 6750 lets a bearer token consist of these only; another could never be sent. */
+static bool is_bearer_token(const char *text)
+{
+    size_t len =
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/");
+    len += strspn(text + len, "=");
+    return len == strlen(text);
+}
+
+/*** Rows ***/
+
+#define MEMBER(wanted, member)                                                                     \
+    _Generic(((struct config *)NULL)->member, wanted : offsetof(struct config, member))
+
+#define STRING(name, member, text, lo, hi, ...)                                                    \
+    .key = (name), .type = OPTION_STRING, .offset = MEMBER(char *, member), .fallback = (text),    \
+    .min = (lo), .max = (hi), __VA_ARGS__
+#define ENUM(name, member, wanted, words, text, ...)                                               \
+    .key = (name), .type = OPTION_ENUM, .offset = MEMBER(wanted, member), .names = (words),        \
+    .fallback = (text), __VA_ARGS__
+#define BOOL(name, member, text, ...)                                                              \
+    .key = (name), .type = OPTION_BOOL, .offset = MEMBER(bool, member), .fallback = (text),        \
+    __VA_ARGS__
+#define INT(name, member, text, lo, hi, ...)                                                       \
+    .key = (name), .type = OPTION_INT, .offset = MEMBER(int64_t, member), .fallback = (text),      \
+    .min = (lo), .max = (hi), __VA_ARGS__
+#define SIZE(name, member, text, lo, hi, ...)                                                      \
+    .key = (name), .type = OPTION_SIZE, .offset = MEMBER(size_t, member), .fallback = (text),      \
+    .min = (lo), .max = (hi), __VA_ARGS__
+/* The member says its unit, the key need not: a value carries its own. */
+#define DURATION(name, member, text, lo, hi, ...)                                                  \
+    .key = (name), .type = OPTION_DURATION, .offset = MEMBER(uint64_t, member##_ms),               \
+    .fallback = (text), .min = (lo), .max = (hi), __VA_ARGS__
+#define LIST(name, member, text, lo, hi, ...)                                                      \
+    .key = (name), .type = OPTION_LIST, .offset = MEMBER(struct config_list, member),              \
+    .fallback = (text), .min = (lo), .max = (hi), __VA_ARGS__
+
+enum { PATH = 4096 }; /* bytes of a file's name */
+enum { KB = 1 << 10, MB = 1 << 20, GB = 1 << 30 };
+enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
+
+static const char *const log_levels[] = { "error", "warning", "info", "debug", NULL };
+static const char *const log_formats[] = { "text", "json", NULL };
+_Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "log_levels");
+_Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "log_formats");
+
+#define SERVING .section = "Serving"
+#define ACCESS .section = "Access"
+#define HTTP .section = "HTTP limits"
+#define MESSAGES .section = "Message limits"
+#define STREAMS .section = "Streams and MCP sessions"
+
+/* clang-format off */
+const struct option config_options[] = {
+    { SERVING, STRING("http", http, "", 0, 300, .placeholder = "ADDRESS:PORT",
+        .check = is_listen_address,
+        .allowed = "an address and port such as 127.0.0.1:8000 or [::1]:8000, or nothing",
+        .help = "Serve Streamable HTTP at this address; port 0 picks a free one.") },
+    { SERVING, BOOL("stdio", stdio, "false",
+        .help = "Serve one client on standard input and output. With neither http nor stdio, that "
+                "is done if standard input is no terminal; else HTTP at 127.0.0.1:8000.") },
+    { SERVING, STRING("profile", profile, "default", 1, 64, .placeholder = "NAME",
+        .check = is_profile_name,
+        .allowed = "a name of 1 to 64 letters, digits, '_', '.' or '-'",
+        .help = "The set of tools that clients are offered. The default follows the program's "
+                "name: belljar-NAME means NAME.") },
+    { SERVING, ENUM("log_level", log_level, enum log_level, log_levels, "info",
+        .aliases = { { "python-interpreter", "LOG_LEVEL" } },
+        .help = "Write log lines of this importance or more to standard error.") },
+    { SERVING, ENUM("log_format", log_format, enum log_format, log_formats, "text",
+        .help = "The form of a log line.") },
+    { SERVING, DURATION("shutdown_grace", shutdown_grace, "5s", 0, 10 * MINUTE,
+        .help = "How long running calls may take to finish when the server is told to stop.") },
+
+    { ACCESS, STRING("token", token, "", CONFIG_TOKEN_MIN, 512, .placeholder = "SECRET",
+        .secret = true, .check = is_bearer_token,
+        .allowed = "16 to 512 letters, digits or any of -._~+/ with = only at the end",
+        .help = "HTTP clients must send this as a bearer token. Other users of the host can see "
+                "flags: prefer token_file or the environment.") },
+    { ACCESS, STRING("token_file", token_file, "", 0, PATH, .placeholder = "FILE",
+        .help = "Read the token from this file; white space at its end is dropped.") },
+    { ACCESS, BOOL("allow_unauthenticated", allow_unauthenticated, "false",
+        .help = "Listen on an address other than loopback even without a token.") },
+    { ACCESS, LIST("allowed_hosts", allowed_hosts, "", 0, 1000, .placeholder = "HOST,...",
+        .check = is_host_and_port, .allowed = "host names such as example.org or example.org:8000",
+        .help = "Accept these names in the Host header besides the loopback ones and the address "
+                "listened on.") },
+    { ACCESS, LIST("allowed_origins", allowed_origins, "", 0, 1000, .placeholder = "ORIGIN,...",
+        .check = is_origin, .allowed = "origins such as https://example.org, without a path",
+        .help = "Accept browser pages of these origins; pages of the server's own are accepted.") },
+    { ACCESS, STRING("tls_cert", tls_cert, "", 0, PATH, .placeholder = "FILE",
+        .help = "Speak TLS with the certificate chain in this PEM file.") },
+    { ACCESS, STRING("tls_key", tls_key, "", 0, PATH, .placeholder = "FILE",
+        .help = "The private key of tls_cert, a PEM file.") },
+
+    { HTTP, SIZE("http_max_header", http_max_header, "16k", KB, MB,
+        .help = "Bytes of a request's head; more is answered with 431.") },
+    { HTTP, INT("http_max_headers", http_max_headers, "100", 1, 10000,
+        .help = "Header fields of a request; more is answered with 431.") },
+    { HTTP, SIZE("http_max_body", http_max_body, "16m", KB, GB,
+        .help = "Bytes of a request's body; more is answered with 413 before it is read.") },
+    { HTTP, INT("http_max_connections", http_max_connections, "8192", 1, 1000000,
+        .help = "Open connections in all; one more is answered with 503.") },
+    { HTTP, INT("http_max_connections_per_address", http_max_connections_per_address, "1024",
+        1, 1000000,
+        .help = "Open connections of one client address; one more is answered with 503.") },
+    { HTTP, SIZE("http_max_backlog", http_max_backlog, "16m", 64 * KB, GB,
+        .help = "Bytes that may wait for a client that reads slowly; then it is cut off.") },
+    { HTTP, DURATION("http_header_timeout", http_header_timeout, "10s", 10, HOUR,
+        .help = "From the first byte of a request to the end of its head.") },
+    { HTTP, DURATION("http_body_timeout", http_body_timeout, "60s", 10, HOUR,
+        .help = "From the end of a request's head to the end of its body.") },
+    { HTTP, DURATION("http_idle_timeout", http_idle_timeout, "75s", 10, DAY,
+        .help = "How long a connection is kept open between requests.") },
+    { HTTP, DURATION("http_write_timeout", http_write_timeout, "60s", 10, HOUR,
+        .help = "How long a client may take no byte of an answer that waits for it.") },
+
+    { MESSAGES, INT("json_max_depth", json_max_depth, "128", 8, 1024,
+        .help = "Nested arrays and objects of a message.") },
+    { MESSAGES, INT("json_max_digits", json_max_digits, "512", 20, 100000,
+        .help = "Characters of a number in a message.") },
+    { MESSAGES, INT("json_max_nodes", json_max_nodes, "1000000", 100, 100000000,
+        .help = "Values and keys of a message.") },
+    { MESSAGES, SIZE("max_message", max_message, "16m", KB, GB,
+        .help = "Bytes of one line on standard input.") },
+    { MESSAGES, SIZE("max_answer", max_answer, "4m", KB, GB,
+        .help = "Bytes of one result; a longer one becomes an error.") },
+    { MESSAGES, INT("max_batch", max_batch, "64", 1, 10000,
+        .help = "Messages of one batch (revision 2025-03-26).") },
+    { MESSAGES, INT("max_requests_per_client", max_requests_per_client, "64", 1, 100000,
+        .help = "Requests of one client that may wait for their answers.") },
+    { MESSAGES, INT("max_subscriptions", max_subscriptions, "1024", 1, 1000000,
+        .help = "Resources and streams that one client may subscribe to.") },
+    { MESSAGES, INT("page_size", page_size, "100", 1, 10000,
+        .help = "Entries of one page when a client lists tools, resources or prompts.") },
+    { MESSAGES, DURATION("list_ttl", list_ttl, "60s", 0, DAY,
+        .help = "How long clients are told that lists stay fresh (revision 2026-07-28).") },
+    { MESSAGES, DURATION("request_state_ttl", request_state_ttl, "10m", SECOND, DAY,
+        .help = "How long a client may take to answer a question that a tool asked (revision "
+                "2026-07-28).") },
+
+    { STREAMS, INT("http_max_sessions", http_max_sessions, "1000", 1, 1000000,
+        .help = "MCP sessions over HTTP; then the one idle longest makes room.") },
+    { STREAMS, DURATION("http_session_timeout", http_session_timeout, "30m", 10, 30.0 * DAY,
+        .help = "How long an MCP session over HTTP may be idle.") },
+    { STREAMS, SIZE("event_buffer", event_buffer, "1m", 0, GB,
+        .help = "Bytes of events kept for each session, for clients that reconnect.") },
+    { STREAMS, INT("event_buffer_count", event_buffer_count, "1000", 0, 1000000,
+        .help = "Events kept for each session.") },
+    { STREAMS, SIZE("stream_high_water", stream_high_water, "256k", KB, GB,
+        .help = "Bytes that may wait for a client before progress and log messages are dropped.") },
+    { STREAMS, DURATION("keepalive", keepalive, "15s", 10, HOUR,
+        .help = "A stream that is silent for so long gets a comment, which keeps proxies from "
+                "closing it.") },
+    { STREAMS, DURATION("sse_retry", sse_retry, "1s", 0, HOUR,
+        .help = "How long clients are told to wait before they reconnect to a stream.") },
+};
+/* clang-format on */
+const size_t config_options_count = ARRAY_SIZE(config_options);
+
+/*** Finding ***/
+
+const struct option *option_find(const char *key)
+{
+    for (size_t i = 0; i < config_options_count; i++)
+        if (str_eq(config_options[i].key, key))
+            return &config_options[i];
+    return NULL;
+}
+
+bool option_is_section(const char *key)
+{
+    size_t len = strlen(key);
+    for (size_t i = 0; i < config_options_count; i++)
+        if (str_has_prefix(config_options[i].key, key) && config_options[i].key[len] == '.')
+            return true;
+    return false;
+}
+
+const struct option *option_nearest(const char *key)
+{
+    const char *keys[ARRAY_SIZE(config_options)];
+    for (size_t i = 0; i < config_options_count; i++)
+        keys[i] = config_options[i].key;
+    const char *nearest = text_nearest(key, keys, config_options_count);
+    return nearest ? option_find(nearest) : NULL;
+}
+
+char *option_variable(const struct option *option)
+{
+    char *name = xasprintf(VARIABLE_PREFIX "%s", option->key);
+    for (char *c = name; *c; c++)
+        *c = *c == '.' ? '_' : (char)toupper((unsigned char)*c);
+    return name;
+}
+
+char *option_flag(const struct option *option)
+{
+    char *name = xasprintf("--%s", option->key);
+    for (char *c = name; *c; c++)
+        if (*c == '.' || *c == '_')
+            *c = '-';
+    return name;
+}

@@ -1,0 +1,49 @@
+#include "base/buf.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const struct command *const commands[] = {
+    &command_config,
+    &command_help,
+    &command_version,
+    NULL,
+};
+
+/* One sentence for a mistake of the user; what failed later is an event for the log. */
+static int report(int r, bool usage, const struct err *err)
+{
+    if (r >= 0)
+        return r;
+    if (!usage) {
+        log_error("%s", err->msg);
+        return CLI_FAILED;
+    }
+    (void)fprintf(stderr, "belljar: %s\n", err->msg); /* nobody to tell if this fails */
+    return CLI_USAGE;
+}
+
+static int show_help(const struct cli_args *args, struct err *err)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    cli_help(&text, args->commands, args->command);
+    return cli_print(&text, err);
+}
+
+int main(int argc, char **argv)
+{
+    struct err err = { 0 };
+    auto_cli_args args = { 0 };
+    int r = cli_parse(&args, commands, argc, argv, &err);
+    if (r == 0)
+        r = cli_load_config(&args, &err);
+    if (r < 0)
+        return report(r, /* usage= */ true, &err);
+
+    if (args.command->configured && !args.help)
+        log_init(STDERR_FILENO, args.config.log_format, args.config.log_level);
+    r = args.help ? show_help(&args, &err) : args.command->run(&args, &err);
+    return report(r, /* usage= */ r == -EINVAL, &err);
+}
