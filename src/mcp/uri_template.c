@@ -2,8 +2,9 @@
  * Why matching needs no backtracking: two variables always have text between them, and {+name} is
  * the last one. So the text behind a {name} may be taken where it first occurs (had a later place
  * led to a match, the earlier one does too: the next variable just begins sooner, in the same
- * segment), and text at the end of the template is simply the end of the URI. The time is linear
- * in the length of the URI for each variable.
+ * segment), and text at the end of the template is simply the end of the URI. An escape is one
+ * character in all this: no place is looked for inside %20. tests/fuzz/fuzz_uri.c compares with a
+ * matcher that tries everything.
  */
 #include "mcp/uri_template.h"
 #include "base/buf.h"
@@ -39,6 +40,24 @@ static size_t scheme_span(const char *text)
 {
     size_t len = *text ? strspn(text, SCHEME_CHARS) : 0;
     return len && strchr(LETTERS, *text) && text[len] == ':' ? len + 1 : 0;
+}
+
+/* The text without escapes, owned by the caller; NULL when it is not clean text. */
+static char *unescape(const char *text, size_t len)
+{
+    auto_buf value = BUF_INIT(URI_MAX);
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (c == '%') {
+            if (len - i < 3 || !is_escape(text + i))
+                return NULL;
+            c = (char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
+            i += 2;
+        }
+        if (!c || buf_add_char(&value, c) < 0)
+            return NULL;
+    }
+    return utf8_valid(buf_str(&value), value.len) ? buf_steal(&value) : NULL;
 }
 
 /*** templates ***/
@@ -87,12 +106,15 @@ bool uri_template_has_var(const char *templ, const char *name)
     return false;
 }
 
+/* Characters of URIs only, and what is escaped are whole UTF-8 characters: then a literal never
+ * begins within a character of a value. */
 static bool is_literal(const struct part *part)
 {
     for (size_t i = 0; i < part->literal_len; i++)
         if (!strchr(URI_CHARS, part->literal[i]) && !is_escape(part->literal + i))
             return false;
-    return true;
+    auto_free char *text = unescape(part->literal, part->literal_len);
+    return text;
 }
 
 /* Is the variable of `part` in the template before it already? */
@@ -140,22 +162,9 @@ int uri_template_check(const char *templ, struct err *err)
 
 /*** matching ***/
 
-/* The value of a variable, owned by the caller; NULL when it is not clean text. */
-static char *decode_value(const char *text, size_t len)
+static const char *next_char(const char *uri)
 {
-    auto_buf value = BUF_INIT(URI_MAX);
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (c == '%') {
-            if (len - i < 3 || !is_escape(text + i))
-                return NULL;
-            c = (char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
-            i += 2;
-        }
-        if (!c || buf_add_char(&value, c) < 0)
-            return NULL;
-    }
-    return utf8_valid(buf_str(&value), value.len) ? buf_steal(&value) : NULL;
+    return uri + (is_escape(uri) ? 3 : 1);
 }
 
 /* Where the variable in front of `next` ends in `uri`; NULL when `next` does not follow. */
@@ -164,10 +173,12 @@ static const char *find_end(const char *uri, const struct part *next)
     size_t len = strlen(uri);
     if (len < next->literal_len + 1)
         return NULL;
-    if (next->name)
-        return memmem(uri + 1, len - 1, next->literal, next->literal_len);
-    const char *end = uri + len - next->literal_len;
-    return memcmp(end, next->literal, next->literal_len) == 0 ? end : NULL;
+    const char *last = uri + len - next->literal_len;
+    const char *at = next->name ? next_char(uri) : last;
+    for (; at <= last; at = next_char(at))
+        if (memcmp(at, next->literal, next->literal_len) == 0)
+            return at;
+    return NULL;
 }
 
 static bool match_parts(const char *templ, const char *uri, struct uri_match *match)
@@ -185,7 +196,7 @@ static bool match_parts(const char *templ, const char *uri, struct uri_match *ma
         size_t len = (size_t)(end - uri);
         if (!part.rest && strcspn(uri, "/?#") < len)
             return false;
-        char *value = decode_value(uri, len);
+        char *value = unescape(uri, len);
         if (!value)
             return false;
         match->values[match->count++] = value;

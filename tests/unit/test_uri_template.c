@@ -28,6 +28,8 @@ static void test_templates_that_cannot_be_matched_are_refused(void **state)
         { "a:{x}/}", "URI template a:{x}/}: only {name} and {+name} are known, at /}" },
         { "a:b c", "URI template a:b c: a character is not of URIs, at a:b c" },
         { "a:%2{x}", "URI template a:%2{x}: a character is not of URIs, at a:%2{x}" },
+        { "a:%C3{x}", "URI template a:%C3{x}: a character is not of URIs, at a:%C3{x}" },
+        { "a:%00{x}", "URI template a:%00{x}: a character is not of URIs, at a:%00{x}" },
         { "a:{x}{y}", "URI template a:{x}{y}: two variables touch" },
         { "a:{+x}/{y}", "URI template a:{+x}/{y}: {+name} must be the last variable" },
         { "a:{x}/{x}", "URI template a:{x}/{x}: x occurs twice" },
@@ -87,7 +89,10 @@ static void test_a_uri_is_taken_apart(void **state)
         { "a:{x}", "a:b%2", NULL },
         { "a:{x}", "a:b%zz", NULL },
         { "a:{x}%41", "a:1%41", "1" },
-        { "a:{x}C3/{y}", "a:1%C3/2", NULL }, /* an escape may not be cut in two */
+        { "a:{x}C3/{y}", "a:1%C3/2", NULL }, /* an escape is not cut in two */
+        { "a:{x}0{y}", "a:%200z", " |z" },
+        { "a:{x}0", "a:%20", NULL },
+        { "a:{x}%41", "a:%41%41", "A" },
         /* malformed templates match nothing */
         { "a:{x", "a:b", NULL },
         { "a:}", "a:}", NULL },
