@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
+    &command_serve,
     &command_config,
     &command_help,
     &command_version,

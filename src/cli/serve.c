@@ -139,9 +139,9 @@ static void serve_done(struct serve *serve)
     loop_finish(&serve->loop);
 }
 
-int cli_serve(const struct config *given, struct err *err)
+static int serve_run(const struct cli_args *args, struct err *err)
 {
-    struct config config = *given; /* shallow: only `http` may be replaced, by a constant */
+    struct config config = args->config; /* shallow: only `http` may be replaced, by a constant */
     bool use_http = config.http[0] != '\0';
     bool use_stdio = config.stdio || (!use_http && !isatty(STDIN_FILENO));
     if (!use_http && !use_stdio) {
@@ -163,3 +163,10 @@ int cli_serve(const struct config *given, struct err *err)
     serve_done(&serve);
     return r;
 }
+
+const struct command command_serve = {
+    .name = "serve",
+    .summary = "Serve MCP over stdio or HTTP",
+    .configured = true,
+    .run = serve_run,
+};
