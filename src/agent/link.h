@@ -1,0 +1,112 @@
+/*
+ * link: the server's end of the stream to an agent. It speaks the frames of frame.h over a socket on
+ * the loop, believes nothing of what comes back (lengths, numbers of runs, order, totals are all
+ * checked and bounded), and turns it into callbacks.
+ *
+ *   1. link_new()            takes the socket; on_ready when the agent has said hello
+ *   2. link_run()            one run at a time; output as it comes, then its end
+ *   3. link_file_…()         work on files below /workspace, any time, also beside a run
+ *   4. link_free()           ends what is open, closes; no callback afterwards
+ *
+ * A stream that breaks the protocol is closed: on_broken is called once, everything open ends with
+ * an error first. All callbacks come from the loop.
+ */
+#ifndef BELLJAR_AGENT_LINK_H
+#define BELLJAR_AGENT_LINK_H
+
+#include "base/err.h"
+
+#include <uv.h>
+
+struct link;
+
+struct link_events {
+    void (*on_ready)(void *data);
+    void (*on_broken)(const char *why, void *data);
+};
+/* Takes `fd`. */
+struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
+/* Ends what is open first: runs with exit NULL, file work with ECANCELED. NULL is fine. */
+void link_free(struct link *link);
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+enum link_stream { LINK_STDOUT = 1, LINK_STDERR = 2 };
+
+struct link_run_spec {
+    const char *const *argv; /* NULL-terminated; argv[0] is searched in the sandbox's PATH */
+    const char *const *env;  /* "NAME=value" beyond the agent's own list; NULL-terminated, may be NULL */
+    const char *cwd;         /* "" : /workspace */
+    const char *code;        /* written to LINK_CODE_PATH before the start; NULL: none */
+    size_t code_len;
+    const char *input; /* standard input, whole; NULL: empty */
+    size_t input_len;
+    uint64_t head_bytes, tail_bytes; /* of each stream that are kept; what is between is dropped */
+    uint64_t flood_bytes;            /* of one stream, after which the run is killed */
+};
+#define LINK_CODE_PATH "/run/belljar/code"
+
+/* How a run ended, as the agent tells it. */
+struct link_exit {
+    bool signaled;
+    int code; /* exit status, or the signal */
+    uint64_t wall_ns, cpu_ns;
+    uint64_t stdout_bytes, stderr_bytes; /* written in all */
+    bool flooded;                        /* killed for flood_bytes */
+    char failure[200];                   /* "" or why it could not be started */
+};
+
+struct link_run_events {
+    /* Bytes of one stream, in order. */
+    void (*on_output)(enum link_stream stream, const char *bytes, size_t len, void *data);
+    /* `bytes` of this stream were dropped between what came before and what comes next. */
+    void (*on_gap)(enum link_stream stream, uint64_t bytes, void *data);
+    /* Once, last. exit NULL: the stream to the agent broke. */
+    void (*on_exit)(const struct link_exit *exit, void *data);
+};
+
+/* -EBUSY while another run is going on. Copies what it needs. */
+int link_run(struct link *link, const struct link_run_spec *spec,
+             const struct link_run_events *events, void *data, struct err *err);
+void link_interrupt(struct link *link); /* SIGINT to the run; nothing without one */
+void link_kill(struct link *link);      /* SIGKILL to everything the run started */
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* Paths are relative to /workspace, or absolute inside it. errno values in `code`: ENOENT, EISDIR,
+ * ENOTDIR, EXDEV (leads outside), EFBIG, ENOSPC, EACCES, EINVAL (not a regular file), ETIMEDOUT …;
+ * 0: done. */
+typedef void link_done_fn(int code, void *data);
+typedef void link_data_fn(int code, const char *bytes, size_t len, uint64_t size, void *data);
+
+enum link_file_type { LINK_FILE, LINK_DIRECTORY, LINK_SYMLINK, LINK_OTHER };
+struct link_entry {
+    const char *name; /* raw bytes, relative to the listed directory */
+    enum link_file_type type;
+    uint64_t size;
+    int64_t mtime_ns;
+    uint32_t mode;
+};
+typedef void link_list_fn(int code, const struct link_entry *entries, size_t count, bool more,
+                          void *data);
+
+/* At most `max` bytes from `offset`; size is that of the whole file. */
+int link_file_read(struct link *link, const char *path, uint64_t offset, uint64_t max,
+                   link_data_fn *on_data, void *data, struct err *err);
+/* Atomic: the old content or the new. Makes parents. */
+int link_file_write(struct link *link, const char *path, const char *bytes, size_t len,
+                    link_done_fn *on_done, void *data, struct err *err);
+/* One directory, or all below it; sorted by name; `more` when the limit cut it. */
+int link_file_list(struct link *link, const char *path, bool recursive, size_t max_entries,
+                   link_list_fn *on_list, void *data, struct err *err);
+/* A list of the one entry. */
+int link_file_stat(struct link *link, const char *path, link_list_fn *on_list, void *data,
+                   struct err *err);
+int link_file_delete(struct link *link, const char *path, bool recursive, link_done_fn *on_done,
+                     void *data, struct err *err);
+int link_file_move(struct link *link, const char *from, const char *to, link_done_fn *on_done,
+                   void *data, struct err *err);
+/* Free bytes and inodes of /workspace: size = bytes free, len = inodes free (bytes NULL). */
+int link_file_space(struct link *link, link_data_fn *on_data, void *data, struct err *err);
+
+#endif

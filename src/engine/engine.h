@@ -1,0 +1,122 @@
+/*
+ * engine: makes and destroys sandboxes. Nothing above this header knows which engine it is.
+ *
+ *   1. engine_open()       pick one by name; probes the host, fails closed
+ *   2. engine_start()      plan → a sandbox with a connected agent; asynchronous, cancellable
+ *   3. sandbox_fd()        the byte stream to the agent: the caller speaks agent/frame.h over it
+ *   4. sandbox_usage()     counters that the host itself keeps
+ *   5. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
+ *   6. engine_close()      destroys what is left
+ *
+ * Promises: after engine_start() fails or is cancelled the host is as it was before. A sandbox that
+ * dies by itself is reported once through on_died and still has to be destroyed by its owner. All
+ * callbacks come from the loop, never from inside a call made here. A stdio server's sandboxes do
+ * not outlive it, however it dies.
+ */
+#ifndef BELLJAR_ENGINE_H
+#define BELLJAR_ENGINE_H
+
+#include "base/err.h"
+#include "base/json.h"
+
+#include <uv.h>
+
+struct engine;
+struct sandbox;
+
+/* Limits of one sandbox. 0 never means "no limit": a plan is complete. */
+struct sandbox_limits {
+    uint64_t memory_bytes; /* processes and files in memory together; no swap */
+    uint64_t pids;
+    uint64_t cpu_millis; /* 1000: one core */
+    uint64_t nofile;
+    uint64_t file_bytes; /* largest file */
+    uint64_t workspace_bytes, workspace_inodes;
+    uint64_t tmp_bytes, tmp_inodes;
+    uint64_t shm_bytes;
+};
+
+struct sandbox_plan {
+    struct sandbox_limits limits;
+    /* later: workspace on disk, network, image */
+};
+
+/* What the host enforces; the engine's own words for people are in engine_report(). */
+enum engine_layer {
+    LAYER_USER_NS = 1 << 0,
+    LAYER_MOUNT_NS = 1 << 1,
+    LAYER_PID_NS = 1 << 2,
+    LAYER_NET_NS = 1 << 3,
+    LAYER_IPC_NS = 1 << 4,
+    LAYER_UTS_NS = 1 << 5,
+    LAYER_CGROUP_NS = 1 << 6,
+    LAYER_SECCOMP = 1 << 7,
+    LAYER_OWN_UID = 1 << 8,      /* one outside uid per sandbox */
+    LAYER_MEMORY_LIMIT = 1 << 9, /* by cgroup: the sum over all processes */
+    LAYER_PIDS_LIMIT = 1 << 10,
+    LAYER_CPU_LIMIT = 1 << 11,
+    LAYER_LANDLOCK = 1 << 12,
+};
+
+struct engine_options {
+    const char *state_dir;     /* what must be found again after a crash; exists */
+    const char *instance;      /* names what is ours */
+    const char *rootfs;        /* "" : the host's own /usr, read-only */
+    uint32_t uid_base;         /* as root: first outside uid of the range */
+    uint32_t uid_count;
+    unsigned allow_missing;    /* enum engine_layer: go on without these */
+    bool pool_enabled;
+    size_t pool_size;
+    uint64_t pool_max_age_ms;
+    size_t pool_max_creations; /* at once */
+    struct sandbox_plan pool_plan; /* what is made ahead; other plans are made on demand */
+};
+
+/* Probes, and starts what the engine needs. `name` is "native". On refusal err says what is missing
+ * and how to get it. Must be called before the process has threads or has dropped privileges. */
+int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
+                struct engine **ret, struct err *err);
+void engine_close(struct engine *engine); /* NULL is fine */
+
+/* Layers that are active. */
+unsigned engine_layers(const struct engine *engine);
+/* {"engine": "native", "layers": {"user namespace": true, …}, "cgroup": "v1", …}; a new reference. */
+json_t *engine_report(const struct engine *engine);
+const char *engine_layer_name(enum engine_layer layer); /* "memory_limit" …, as in allow_missing */
+bool engine_layer_parse(const char *name, enum engine_layer *ret);
+
+struct engine_pending; /* a start under way */
+typedef void engine_started_fn(struct sandbox *sandbox, const struct err *err, void *data);
+
+/* Exactly one call of on_started follows, unless cancelled: with a sandbox (owned by the receiver),
+ * or with NULL and why. */
+struct engine_pending *engine_start(struct engine *engine, const struct sandbox_plan *plan,
+                                    engine_started_fn *on_started, void *data);
+void engine_start_cancel(struct engine_pending *pending);
+
+/* A stream socket to the agent; belongs to the receiver of this call, which may be made once. */
+int sandbox_take_fd(struct sandbox *sandbox);
+const char *sandbox_id(const struct sandbox *sandbox); /* for logs; not a secret */
+
+void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sandbox, void *data),
+                     void *data);
+
+struct sandbox_usage {
+    uint64_t memory_bytes, memory_peak_bytes;
+    uint64_t cpu_ns;
+    uint64_t pids;
+    uint64_t oom_kills;  /* since the start of the sandbox, from the cgroup */
+    uint64_t pids_denied;/* forks refused by the limit */
+};
+typedef void sandbox_usage_fn(const struct sandbox_usage *usage, void *data); /* NULL: unknown */
+/* Exactly one call of on_usage follows, unless the sandbox is destroyed before. */
+void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+
+void sandbox_destroy(struct sandbox *sandbox); /* NULL is fine */
+
+struct engine_stats {
+    uint64_t sandboxes_open, sandboxes_total, pool_ready, pool_hits, pool_misses, failures_total;
+};
+void engine_stats(const struct engine *engine, struct engine_stats *ret);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * session: sandboxes with a name that clients hold, their queue of runs and their idle clock. Tools
+ * and the command line use this; it uses engine.h and agent/link.h.
+ *
+ *   1. sessions_new()                       over an open engine
+ *   2. session_open()                       a fresh sandbox under a new secret id
+ *   3. session_run(), session_read_file() …  queued in order, one at a time (files: beside)
+ *   4. session_close(), or the idle clock, or sessions_free()
+ *
+ * Ownership: every look-up names the owner; a session of somebody else is "not found".
+ */
+#ifndef BELLJAR_SESSION_H
+#define BELLJAR_SESSION_H
+
+#include "agent/link.h"
+#include "engine/engine.h"
+
+struct sessions;
+struct session_ref; /* a session as clients see it */
+
+struct session_options {
+    uint64_t idle_timeout_ms;
+    size_t max_sessions, max_sessions_per_owner;
+    size_t max_queue; /* runs that wait in one session; one more is refused */
+    uint64_t run_timeout_ms, run_timeout_max_ms;
+    uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
+    uint64_t output_bytes;  /* kept of each stream, head and tail together */
+    uint64_t flood_bytes;
+    struct sandbox_limits limits; /* defaults, and what a caller may lower */
+};
+
+struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
+                              const struct session_options *options);
+/* Destroys every sandbox. NULL is fine. */
+void sessions_free(struct sessions *sessions);
+
+enum outcome {
+    OUTCOME_OK,
+    OUTCOME_ERROR, /* non-zero exit */
+    OUTCOME_TIMEOUT,
+    OUTCOME_INTERRUPTED,
+    OUTCOME_MEMORY_LIMIT,
+    OUTCOME_OUTPUT_LIMIT,
+    OUTCOME_PROCESS_LIMIT,
+    OUTCOME_DISK_LIMIT,
+    OUTCOME_KILLED,
+    OUTCOME_KERNEL_DIED,
+    OUTCOME_SANDBOX_FAILED,
+};
+const char *outcome_name(enum outcome outcome);
+
+/* Everything about one finished run. Valid during the callback. */
+struct run_result {
+    const char *session_id;
+    enum outcome outcome;
+    const char *error; /* one line for people, NULL when ok */
+    bool has_exit_code;
+    int exit_code; /* 128 + signal when killed by one */
+    double duration_ms, cpu_ms;
+    struct run_chunk {
+        enum link_stream stream;
+        const char *text; /* raw bytes */
+        size_t len;
+    } *output; /* in order of arrival; cut marks are chunks of their own */
+    size_t n_output;
+    bool truncated;
+    bool state_lost; /* the sandbox had to be replaced or ended */
+};
+
+struct run; /* queued or running */
+struct run_events {
+    /* While it runs; may be NULL. */
+    void (*on_output)(enum link_stream stream, const char *bytes, size_t len, void *data);
+    /* Once, unless the session's owner is freed before. */
+    void (*on_done)(const struct run_result *result, void *data);
+};
+
+struct run_spec {
+    const char *owner;
+    const char *session_id; /* NULL, "" or "0": a new session */
+    const char *language;   /* "bash", "sh", "node", "javascript" */
+    const char *code;
+    size_t code_len;
+    const char *const *argv; /* instead of language and code; NULL otherwise */
+    const char *input;
+    size_t input_len;
+    uint64_t timeout_ms; /* 0: the default; more than the maximum is lowered to it */
+    bool transient;      /* the session ends with the run */
+    const struct sandbox_limits *limits; /* of a new session; NULL: the defaults */
+};
+
+/* 0 and a run whose on_done will follow; or negative and err: -ENOENT no such session, -EBUSY queue
+ * full, -EAGAIN too many sessions, -EOPNOTSUPP unknown language. */
+int session_run(struct sessions *sessions, const struct run_spec *spec,
+                const struct run_events *events, void *data, struct run **ret, struct err *err);
+/* Interrupt → grace → kill, as for a timeout; on_done follows (outcome interrupted) with what there
+ * is. A run that still waits ends at once. */
+void run_cancel(struct run *run);
+/* on_done will not be called any more; the run is cancelled. */
+void run_forget(struct run *run);
+
+/* A session made ahead. on_open once: with the id, or NULL and why. */
+typedef void session_open_fn(const char *session_id, const struct err *err, void *data);
+int session_open(struct sessions *sessions, const char *owner, const struct sandbox_limits *limits,
+                 session_open_fn *on_open, void *data, struct err *err);
+
+/* 0, or -ENOENT. Ends its runs (on_done, interrupted), deletes its files. */
+int session_close(struct sessions *sessions, const char *owner, const char *session_id);
+
+struct session_info {
+    const char *session_id;
+    uint64_t age_ms, idle_left_ms;
+    size_t runs_total, runs_waiting;
+    bool busy;
+    struct sandbox_limits limits;
+    struct sandbox_usage usage;
+    bool has_usage;
+};
+typedef void session_info_fn(const struct session_info *info, void *data);
+int session_info(struct sessions *sessions, const char *owner, const char *session_id,
+                 session_info_fn *on_info, void *data, struct err *err);
+
+/* The agent of a session, for file work; NULL and -ENOENT when there is no such session. Counts as
+ * use. A new session is opened by session_open() first. */
+int session_link(struct sessions *sessions, const char *owner, const char *session_id,
+                 struct link **ret, struct err *err);
+
+struct session_stats {
+    uint64_t sessions_open, sessions_total;
+    uint64_t runs_total[OUTCOME_SANDBOX_FAILED + 1]; /* by outcome */
+};
+void sessions_stats(const struct sessions *sessions, struct session_stats *ret);
+
+#endif
