@@ -1,0 +1,91 @@
+/*
+ * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
+ * run.c owns runs (queue, time limits, outcome); output.c keeps what a run wrote; language.c knows
+ * how to start an interpreter.
+ */
+#ifndef BELLJAR_SESSION_INTERNAL_H
+#define BELLJAR_SESSION_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "session/session.h"
+
+struct sessions {
+    uv_loop_t *loop;
+    struct engine *engine;
+    struct session_options options;
+    struct list all; /* struct session_ref, the longest unused first */
+    size_t count;
+    struct timer *sweep;
+    struct session_stats stats;
+};
+
+enum session_state {
+    SESSION_OPENING, /* the sandbox is being made, or its agent has not said hello yet */
+    SESSION_READY,
+    SESSION_ENDED, /* out of the table; waits for its last run to be told */
+};
+
+struct session_ref {
+    struct sessions *sessions;
+    struct list link; /* sessions->all */
+    char id[RANDOM_ID_SIZE];
+    char *owner;
+    enum session_state state;
+    struct sandbox_limits limits;
+    struct engine_pending *pending;
+    struct sandbox *sandbox;
+    struct link *agent;
+    uint64_t created_ms, last_used_ms;
+
+    struct list runs; /* struct run, in order; the first may be running */
+    size_t n_runs, runs_total;
+    bool transient;
+    struct list openers; /* session_open() calls that wait */
+    uint64_t oom_kills, pids_denied; /* as of the end of the last run */
+};
+
+/*** session.c ***/
+
+/* NULL when there is none of that id and owner. Counts as use. */
+struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id);
+/* A new one, being opened; NULL and err when there are too many. */
+struct session_ref *session_make(struct sessions *sessions, const char *owner,
+                                 const struct sandbox_limits *limits, struct err *err);
+/* Ends it now: `why` is what its runs are told. */
+void session_end(struct session_ref *session, enum outcome outcome, const char *why);
+
+/*** run.c ***/
+
+/* Starts the next run if there is one and none is running. */
+void session_pump(struct session_ref *session);
+/* Tells every run of a session that has ended. */
+void session_fail_runs(struct session_ref *session, enum outcome outcome, const char *why);
+
+/*** output.c ***/
+
+/* What a run wrote, in order of arrival. */
+struct output {
+    struct output_piece {
+        enum link_stream stream;
+        struct buf text;
+    } *pieces;
+    size_t count;
+    size_t bytes, max_bytes;
+    bool truncated;
+};
+
+void output_init(struct output *output, size_t max_bytes);
+void output_done(struct output *output);
+void output_add(struct output *output, enum link_stream stream, const char *bytes, size_t len);
+/* A note where `bytes` were left out. */
+void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes);
+
+/*** language.c ***/
+
+/* The argv that runs LINK_CODE_PATH; NULL for a language we do not know. */
+const char *const *language_argv(const char *language);
+
+#endif

@@ -1,0 +1,427 @@
+/*
+ * Runs: one at a time in a session, in order.
+ *
+ *   WAITING ─▶ RUNNING ─(exit)─▶ JUDGING ─▶ told and gone
+ *                 │ time limit, or cancelled
+ *                 ▼
+ *             INTERRUPTED (SIGINT) ─grace─▶ KILLED (SIGKILL) ─grace─▶ the sandbox goes with it
+ *
+ * The clock, the counters and the decision are ours; what the agent says is only what the run
+ * printed and how its main process ended. Which limit was hit is read from the counters that the
+ * kernel keeps for the sandbox, compared with those of the end of the run before.
+ */
+#include "session/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+
+enum run_state { RUN_WAITING, RUN_RUNNING, RUN_INTERRUPTED, RUN_KILLED, RUN_JUDGING };
+
+struct run {
+    struct list link; /* session->runs */
+    struct session_ref *session;
+    enum run_state state;
+    struct run_events events;
+    void *data;
+
+    const char *const *argv; /* of the language, or words below */
+    char **own_argv;
+    char *code;
+    size_t code_len;
+    char *input;
+    size_t input_len;
+    uint64_t timeout_ms;
+    bool transient;
+
+    uint64_t started_ms;
+    struct timer *timer;
+    struct output output;
+    bool timed_out, cancelled;
+    struct link_exit exit;
+    bool has_exit;
+    bool memory_hit, pids_hit, disk_full;
+};
+
+static const char *const outcome_names[] = {
+    [OUTCOME_OK] = "ok",
+    [OUTCOME_ERROR] = "error",
+    [OUTCOME_TIMEOUT] = "timeout",
+    [OUTCOME_INTERRUPTED] = "interrupted",
+    [OUTCOME_MEMORY_LIMIT] = "memory_limit",
+    [OUTCOME_OUTPUT_LIMIT] = "output_limit",
+    [OUTCOME_PROCESS_LIMIT] = "process_limit",
+    [OUTCOME_DISK_LIMIT] = "disk_limit",
+    [OUTCOME_KILLED] = "killed",
+    [OUTCOME_KERNEL_DIED] = "kernel_died",
+    [OUTCOME_SANDBOX_FAILED] = "sandbox_failed",
+};
+
+const char *outcome_name(enum outcome outcome)
+{
+    return outcome_names[outcome];
+}
+
+/*** The end of a run ***/
+
+static void run_free(struct run *run)
+{
+    timer_free(run->timer);
+    output_done(&run->output);
+    for (char **word = run->own_argv; word && *word; word++)
+        free(*word);
+    free(run->own_argv);
+    free(run->code);
+    free(run->input);
+    free(run);
+}
+
+/* Takes the run out of its session, tells its owner, frees it. The session may be gone after. */
+static void run_tell(struct run *run, enum outcome outcome, const char *error, bool state_lost)
+{
+    struct session_ref *session = run->session;
+    list_remove(&run->link);
+    session->n_runs--;
+    session->sessions->stats.runs_total[outcome]++;
+    session->last_used_ms = clock_ms();
+
+    struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
+    for (size_t i = 0; i < run->output.count; i++) {
+        const struct output_piece *piece = &run->output.pieces[i];
+        chunks[i] = (struct run_chunk){ .stream = piece->stream,
+                                        .text = buf_str(&piece->text),
+                                        .len = piece->text.len };
+    }
+    const struct run_result result = {
+        .session_id = session->id,
+        .outcome = outcome,
+        .error = error,
+        .has_exit_code = run->has_exit && !run->exit.failure[0],
+        .exit_code = run->exit.signaled ? 128 + run->exit.code : run->exit.code,
+        .duration_ms = run->started_ms ? (double)(clock_ms() - run->started_ms) : 0,
+        .cpu_ms = (double)run->exit.cpu_ns / 1e6,
+        .output = chunks,
+        .n_output = run->output.count,
+        .truncated = run->output.truncated,
+        .state_lost = state_lost,
+    };
+    if (run->events.on_done)
+        run->events.on_done(&result, run->data);
+    free(chunks);
+    run_free(run);
+}
+
+static enum outcome judge(const struct run *run)
+{
+    const struct link_exit *exit = &run->exit;
+    if (exit->flooded)
+        return OUTCOME_OUTPUT_LIMIT;
+    if (run->timed_out)
+        return OUTCOME_TIMEOUT;
+    if (run->cancelled)
+        return OUTCOME_INTERRUPTED;
+    if (!exit->signaled && exit->code == 0 && !exit->failure[0])
+        return OUTCOME_OK;
+    if (run->memory_hit)
+        return OUTCOME_MEMORY_LIMIT;
+    if (run->pids_hit)
+        return OUTCOME_PROCESS_LIMIT;
+    if (run->disk_full)
+        return OUTCOME_DISK_LIMIT;
+    return exit->signaled ? OUTCOME_KILLED : OUTCOME_ERROR;
+}
+
+/* One line for people; owned by the caller, NULL when all is well. */
+static char *explain(const struct run *run, enum outcome outcome)
+{
+    const struct sandbox_limits *limits = &run->session->limits;
+    switch (outcome) {
+    case OUTCOME_OK:
+        return NULL;
+    case OUTCOME_TIMEOUT:
+        return xasprintf("stopped after %.4g seconds, the time limit of this call",
+                         (double)run->timeout_ms / 1000);
+    case OUTCOME_INTERRUPTED:
+        return xstrdup("interrupted");
+    case OUTCOME_MEMORY_LIMIT:
+        return xasprintf("out of memory: the sandbox may use %llu MiB, files in /workspace and /tmp "
+                         "included",
+                         (unsigned long long)(limits->memory_bytes >> 20));
+    case OUTCOME_OUTPUT_LIMIT:
+        return xasprintf("killed: it wrote more than %llu MiB of output",
+                         (unsigned long long)(run->session->sessions->options.flood_bytes >> 20));
+    case OUTCOME_PROCESS_LIMIT:
+        return xasprintf("too many processes: the sandbox may have %llu",
+                         (unsigned long long)limits->pids);
+    case OUTCOME_DISK_LIMIT:
+        return xasprintf("/workspace is full: it holds %llu MiB and %llu files",
+                         (unsigned long long)(limits->workspace_bytes >> 20),
+                         (unsigned long long)limits->workspace_inodes);
+    case OUTCOME_KILLED:
+        return xasprintf("killed by signal %d (%s)", run->exit.code, strsignal(run->exit.code));
+    case OUTCOME_ERROR:
+        if (run->exit.failure[0])
+            return xasprintf("could not be started: %s", run->exit.failure);
+        return xasprintf("exit status %d", run->exit.code);
+    case OUTCOME_KERNEL_DIED:
+    case OUTCOME_SANDBOX_FAILED:
+        return xstrdup("the sandbox failed");
+    }
+    return NULL;
+}
+
+/* Tells the run and goes on with the session, which its owner may have closed meanwhile. */
+static void run_finish(struct run *run, enum outcome outcome, const char *error)
+{
+    struct sessions *sessions = run->session->sessions;
+    auto_free char *owner = xstrdup(run->session->owner);
+    auto_free char *id = xstrdup(run->session->id);
+    bool transient = run->transient;
+    run_tell(run, outcome, error, transient);
+
+    struct session_ref *session = session_find(sessions, owner, id);
+    if (session && transient)
+        session_end(session, OUTCOME_INTERRUPTED, "the session was for one run");
+    else if (session)
+        session_pump(session);
+}
+
+static void run_over(struct run *run)
+{
+    enum outcome outcome = judge(run);
+    auto_free char *error = explain(run, outcome);
+    run_finish(run, outcome, error);
+}
+
+/*** Judging: counters first, then the disk if nothing else explains a failure ***/
+
+static void on_space(int code, const char *bytes, size_t inodes_free, uint64_t bytes_free,
+                     void *data)
+{
+    struct run *run = data;
+    (void)bytes;
+    if (code == ECANCELED)
+        return; /* the session has ended, and the run with it: do not touch it */
+    run->disk_full = code == 0 && (inodes_free == 0 || bytes_free < SPACE_FULL_BYTES);
+    run_over(run);
+}
+
+static void on_usage(const struct sandbox_usage *usage, void *data)
+{
+    struct run *run = data;
+    struct session_ref *session = run->session;
+    if (usage) {
+        run->memory_hit = usage->oom_kills > session->oom_kills;
+        run->pids_hit = usage->pids_denied > session->pids_denied;
+        session->oom_kills = usage->oom_kills;
+        session->pids_denied = usage->pids_denied;
+    }
+    if (judge(run) != OUTCOME_ERROR ||
+        link_file_space(session->agent, on_space, run, NULL) < 0)
+        run_over(run);
+}
+
+/*** Running ***/
+
+static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
+{
+    struct run *run = data;
+    output_add(&run->output, stream, bytes, len);
+    if (run->events.on_output)
+        run->events.on_output(stream, bytes, len, run->data);
+}
+
+static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
+{
+    struct run *run = data;
+    output_add_gap(&run->output, stream, bytes);
+}
+
+static void on_exit_frame(const struct link_exit *exit, void *data)
+{
+    struct run *run = data;
+    if (!exit)
+        return; /* the link is gone: the session ends, and the run with it: do not touch it */
+    run->state = RUN_JUDGING;
+    run->exit = *exit;
+    run->has_exit = true;
+    timer_stop(run->timer);
+    sandbox_usage(run->session->sandbox, on_usage, run);
+}
+
+static void run_interrupt(struct run *run)
+{
+    run->state = RUN_INTERRUPTED;
+    link_interrupt(run->session->agent);
+    timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
+}
+
+/* Time is up: for the run, for its answer to SIGINT, for its answer to SIGKILL. */
+static void on_timer(void *data)
+{
+    struct run *run = data;
+    switch (run->state) {
+    case RUN_RUNNING:
+        run->timed_out = true;
+        run_interrupt(run);
+        break;
+    case RUN_INTERRUPTED:
+        run->state = RUN_KILLED;
+        link_kill(run->session->agent);
+        timer_start(run->timer, KILL_GRACE_MS);
+        break;
+    case RUN_KILLED:
+        log_warning("session %.6s…: a run outlived SIGKILL; its sandbox is destroyed",
+                    run->session->id);
+        session_end(run->session, run->timed_out ? OUTCOME_TIMEOUT : OUTCOME_INTERRUPTED,
+                    "stopped at its limit; the sandbox had to be destroyed with all its files");
+        break;
+    case RUN_WAITING:
+    case RUN_JUDGING:
+        break;
+    }
+}
+
+static int run_start(struct run *run, struct err *err)
+{
+    static const struct link_run_events events = { .on_output = on_output,
+                                                   .on_gap = on_gap,
+                                                   .on_exit = on_exit_frame };
+    const struct session_options *options = &run->session->sessions->options;
+    const struct link_run_spec spec = {
+        .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
+        .cwd = "",
+        .code = run->code,
+        .code_len = run->code_len,
+        .input = run->input,
+        .input_len = run->input_len,
+        .head_bytes = options->output_bytes / 2,
+        .tail_bytes = options->output_bytes / 2,
+        .flood_bytes = options->flood_bytes,
+    };
+    run->state = RUN_RUNNING;
+    run->started_ms = clock_ms();
+    run->timer = timer_new(run->session->sessions->loop, on_timer, run);
+    timer_start(run->timer, run->timeout_ms);
+    return link_run(run->session->agent, &spec, &events, run, err);
+}
+
+void session_pump(struct session_ref *session)
+{
+    struct err err = { 0 };
+    if (session->state != SESSION_READY || list_empty(&session->runs))
+        return;
+    struct run *run = list_first(struct run, &session->runs, link);
+    if (run->state == RUN_WAITING && run_start(run, &err) < 0)
+        session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
+}
+
+void session_fail_runs(struct session_ref *session, enum outcome outcome, const char *why)
+{
+    while (!list_empty(&session->runs))
+        run_tell(list_first(struct run, &session->runs, link), outcome, why, true);
+}
+
+/*** For callers ***/
+
+static char **copy_words(const char *const *words)
+{
+    size_t count = 0;
+    while (words[count])
+        count++;
+    char **copy = xcalloc(count + 1, sizeof(*copy));
+    for (size_t i = 0; i < count; i++)
+        copy[i] = xstrdup(words[i]);
+    return copy;
+}
+
+static char *copy_bytes(const char *bytes, size_t len)
+{
+    char *copy = xmalloc(len + 1);
+    memcpy(copy, bytes, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+static uint64_t clamp_timeout(const struct session_options *options, uint64_t wanted)
+{
+    uint64_t timeout = wanted ? wanted : options->run_timeout_ms;
+    return timeout < options->run_timeout_max_ms ? timeout : options->run_timeout_max_ms;
+}
+
+static struct run *run_new(const struct run_spec *spec, const struct session_options *options)
+{
+    struct run *run = xcalloc(1, sizeof(*run));
+    list_init(&run->link);
+    run->argv = spec->argv ? NULL : language_argv(spec->language);
+    run->own_argv = spec->argv ? copy_words(spec->argv) : NULL;
+    if (spec->code) {
+        run->code = copy_bytes(spec->code, spec->code_len);
+        run->code_len = spec->code_len;
+    }
+    if (spec->input) {
+        run->input = copy_bytes(spec->input, spec->input_len);
+        run->input_len = spec->input_len;
+    }
+    run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
+    run->transient = spec->transient;
+    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK);
+    return run;
+}
+
+static bool wants_new_session(const char *id)
+{
+    return !id || !*id || str_eq(id, "0");
+}
+
+int session_run(struct sessions *sessions, const struct run_spec *spec,
+                const struct run_events *events, void *data, struct run **ret, struct err *err)
+{
+    if (!spec->argv && !language_argv(spec->language))
+        return err_set(err, EOPNOTSUPP, "language: %s is not available; use bash, sh or node",
+                       spec->language);
+    bool fresh = wants_new_session(spec->session_id);
+    struct session_ref *session =
+        fresh ? NULL : session_find(sessions, spec->owner, spec->session_id);
+    if (!fresh && !session)
+        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+    if (session && session->n_runs > sessions->options.max_queue)
+        return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
+                       session->n_runs - 1);
+    if (fresh)
+        session = session_make(sessions, spec->owner, spec->limits, err);
+    if (!session)
+        return -err->code;
+
+    struct run *run = run_new(spec, &sessions->options);
+    run->session = session;
+    run->events = *events;
+    run->data = data;
+    list_add_tail(&session->runs, &run->link);
+    session->n_runs++;
+    session->runs_total++;
+    *ret = run;
+    session_pump(session);
+    return 0;
+}
+
+void run_cancel(struct run *run)
+{
+    if (run->cancelled || run->timed_out)
+        return;
+    run->cancelled = true;
+    if (run->state == RUN_WAITING)
+        run_finish(run, OUTCOME_INTERRUPTED, "interrupted before it began");
+    else if (run->state == RUN_RUNNING)
+        run_interrupt(run);
+}
+
+void run_forget(struct run *run)
+{
+    run->events = (struct run_events){ 0 };
+    run_cancel(run);
+}

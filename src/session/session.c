@@ -1,0 +1,283 @@
+/*
+ * Sessions: the table of them, how they open, age and end.
+ *
+ *   session_make ─▶ OPENING ─(sandbox made, agent said hello)─▶ READY ─▶ ENDED
+ *
+ * Runs may be queued from the first moment. A session ends when its client closes it, when it has
+ * been idle too long, when a transient run is over, when its sandbox dies, or with all others. It
+ * leaves the table at once; its sandbox is destroyed; whoever waits for it is told why.
+ */
+#include "session/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250 };
+
+struct opener {
+    struct list link; /* session->openers */
+    session_open_fn *on_open;
+    void *data;
+};
+
+/*** The table ***/
+
+static void session_touch(struct session_ref *session)
+{
+    list_remove(&session->link);
+    list_add_tail(&session->sessions->all, &session->link);
+    session->last_used_ms = clock_ms();
+}
+
+struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id)
+{
+    list_each (struct session_ref, session, &sessions->all, link) {
+        if (str_eq(session->owner, owner) && secret_eq(session->id, id)) {
+            session_touch(session);
+            return session;
+        }
+    }
+    return NULL;
+}
+
+static size_t count_of(const struct sessions *sessions, const char *owner)
+{
+    size_t count = 0;
+    list_each (struct session_ref, session, &sessions->all, link)
+        count += str_eq(session->owner, owner);
+    return count;
+}
+
+/*** Opening ***/
+
+static void tell_openers(struct session_ref *session, const char *id, const struct err *err)
+{
+    while (!list_empty(&session->openers)) {
+        struct opener *opener = list_first(struct opener, &session->openers, link);
+        list_remove(&opener->link);
+        opener->on_open(id, err, opener->data);
+        free(opener);
+    }
+}
+
+static void on_agent_ready(void *data)
+{
+    struct session_ref *session = data;
+    session->state = SESSION_READY;
+    session_touch(session);
+    tell_openers(session, session->id, NULL);
+    session_pump(session);
+}
+
+static void on_agent_broken(const char *why, void *data)
+{
+    struct session_ref *session = data;
+    log_warning("session %.6s…: its agent is gone: %s", session->id, why);
+    session_end(session, OUTCOME_SANDBOX_FAILED, "the sandbox ended unexpectedly");
+}
+
+static void on_sandbox_died(struct sandbox *sandbox, void *data)
+{
+    (void)sandbox;
+    session_end(data, OUTCOME_SANDBOX_FAILED, "the sandbox ended unexpectedly");
+}
+
+static void on_started(struct sandbox *sandbox, const struct err *err, void *data)
+{
+    struct session_ref *session = data;
+    session->pending = NULL;
+    if (!sandbox) {
+        log_error("a sandbox could not be made: %s", err->msg);
+        session_end(session, OUTCOME_SANDBOX_FAILED, err->msg);
+        return;
+    }
+    static const struct link_events events = { .on_ready = on_agent_ready,
+                                               .on_broken = on_agent_broken };
+    session->sandbox = sandbox;
+    sandbox_on_died(sandbox, on_sandbox_died, session);
+    session->agent =
+        link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
+}
+
+struct session_ref *session_make(struct sessions *sessions, const char *owner,
+                                 const struct sandbox_limits *limits, struct err *err)
+{
+    const struct session_options *options = &sessions->options;
+    if (sessions->count >= options->max_sessions) {
+        (void)err_set(err, EAGAIN, "the server has %zu sessions open, its limit; try again later",
+                      sessions->count);
+        return NULL;
+    }
+    if (count_of(sessions, owner) >= options->max_sessions_per_owner) {
+        (void)err_set(err, EAGAIN,
+                      "you have %zu sessions open, the limit; end one with clear_session",
+                      options->max_sessions_per_owner);
+        return NULL;
+    }
+    struct session_ref *session = xcalloc(1, sizeof(*session));
+    session->sessions = sessions;
+    random_id(session->id);
+    session->owner = xstrdup(owner);
+    session->limits = limits ? *limits : options->limits;
+    session->created_ms = clock_ms();
+    list_init(&session->link);
+    list_init(&session->runs);
+    list_init(&session->openers);
+    sessions->count++;
+    sessions->stats.sessions_open++;
+    sessions->stats.sessions_total++;
+    session_touch(session);
+    const struct sandbox_plan plan = { .limits = session->limits };
+    session->pending = engine_start(sessions->engine, &plan, on_started, session);
+    return session;
+}
+
+int session_open(struct sessions *sessions, const char *owner, const struct sandbox_limits *limits,
+                 session_open_fn *on_open, void *data, struct err *err)
+{
+    struct session_ref *session = session_make(sessions, owner, limits, err);
+    if (!session)
+        return -err->code;
+    struct opener *opener = xcalloc(1, sizeof(*opener));
+    opener->on_open = on_open;
+    opener->data = data;
+    list_add_tail(&session->openers, &opener->link);
+    return 0;
+}
+
+/*** Ending ***/
+
+void session_end(struct session_ref *session, enum outcome outcome, const char *why)
+{
+    struct sessions *sessions = session->sessions;
+    if (session->state == SESSION_ENDED)
+        return;
+    session->state = SESSION_ENDED;
+    list_remove(&session->link);
+    sessions->count--;
+    sessions->stats.sessions_open--;
+    if (session->pending)
+        engine_start_cancel(session->pending);
+
+    auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
+    struct err err = { 0 };
+    (void)err_set(&err, ECANCELED, "%s", words);
+    session_fail_runs(session, outcome, words);
+    tell_openers(session, NULL, &err);
+    link_free(session->agent); /* ends file work, too */
+    sandbox_destroy(session->sandbox);
+    free(session->owner);
+    free(session);
+}
+
+int session_close(struct sessions *sessions, const char *owner, const char *session_id)
+{
+    struct session_ref *session = session_find(sessions, owner, session_id);
+    if (!session)
+        return -ENOENT;
+    session_end(session, OUTCOME_INTERRUPTED, "the session was closed");
+    return 0;
+}
+
+static void on_sweep(void *data)
+{
+    struct sessions *sessions = data;
+    uint64_t now = clock_ms();
+    list_each (struct session_ref, session, &sessions->all, link) {
+        if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
+            return; /* the rest has been used later */
+        if (list_empty(&session->runs))
+            session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
+    }
+}
+
+struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
+                              const struct session_options *options)
+{
+    struct sessions *sessions = xcalloc(1, sizeof(*sessions));
+    sessions->loop = loop;
+    sessions->engine = engine;
+    sessions->options = *options;
+    list_init(&sessions->all);
+    sessions->sweep = timer_new(loop, on_sweep, sessions);
+    timer_repeat(sessions->sweep,
+                 options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
+    return sessions;
+}
+
+void sessions_free(struct sessions *sessions)
+{
+    if (!sessions)
+        return;
+    while (!list_empty(&sessions->all))
+        session_end(list_first(struct session_ref, &sessions->all, link), OUTCOME_INTERRUPTED,
+                    "the server is shutting down");
+    timer_free(sessions->sweep);
+    free(sessions);
+}
+
+/*** Looking ***/
+
+int session_link(struct sessions *sessions, const char *owner, const char *session_id,
+                 struct link **ret, struct err *err)
+{
+    struct session_ref *session = session_find(sessions, owner, session_id);
+    if (!session)
+        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+    if (session->state != SESSION_READY)
+        return err_set(err, EAGAIN, "session_id: the session is still being opened");
+    *ret = session->agent;
+    return 0;
+}
+
+/* One question for session_info(): the counters arrive later, the session may be gone by then. */
+struct info_request {
+    struct session_info info;
+    char id[RANDOM_ID_SIZE];
+    session_info_fn *on_info;
+    void *data;
+};
+
+static void on_info_usage(const struct sandbox_usage *usage, void *data)
+{
+    struct info_request *request = data;
+    request->info.session_id = request->id;
+    request->info.has_usage = usage != NULL;
+    if (usage)
+        request->info.usage = *usage;
+    request->on_info(&request->info, request->data);
+    free(request);
+}
+
+int session_info(struct sessions *sessions, const char *owner, const char *session_id,
+                 session_info_fn *on_info, void *data, struct err *err)
+{
+    struct session_ref *session = session_find(sessions, owner, session_id);
+    if (!session)
+        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+    struct info_request *request = xcalloc(1, sizeof(*request));
+    memcpy(request->id, session->id, sizeof(request->id));
+    request->on_info = on_info;
+    request->data = data;
+    request->info = (struct session_info){
+        .age_ms = clock_ms() - session->created_ms,
+        .idle_left_ms = sessions->options.idle_timeout_ms,
+        .runs_total = session->runs_total,
+        .runs_waiting = session->n_runs,
+        .busy = session->n_runs > 0,
+        .limits = session->limits,
+    };
+    if (session->sandbox)
+        sandbox_usage(session->sandbox, on_info_usage, request);
+    else
+        on_info_usage(NULL, request);
+    return 0;
+}
+
+void sessions_stats(const struct sessions *sessions, struct session_stats *ret)
+{
+    *ret = sessions->stats;
+}
