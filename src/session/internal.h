@@ -43,7 +43,7 @@ struct session_ref {
     struct list runs; /* struct run, in order; the first may be running */
     size_t n_runs, runs_total;
     bool transient;
-    struct list openers; /* session_open() calls that wait */
+    struct list openers;             /* session_open() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
 };
 
@@ -71,7 +71,7 @@ struct output {
     struct output_piece {
         enum link_stream stream;
         struct buf text;
-    } *pieces;
+    } * pieces;
     size_t count;
     size_t bytes, max_bytes;
     bool truncated;

@@ -148,9 +148,10 @@ static char *explain(const struct run *run, enum outcome outcome)
     case OUTCOME_INTERRUPTED:
         return xstrdup("interrupted");
     case OUTCOME_MEMORY_LIMIT:
-        return xasprintf("out of memory: the sandbox may use %llu MiB, files in /workspace and /tmp "
-                         "included",
-                         (unsigned long long)(limits->memory_bytes >> 20));
+        return xasprintf(
+            "out of memory: the sandbox may use %llu MiB, files in /workspace and /tmp "
+            "included",
+            (unsigned long long)(limits->memory_bytes >> 20));
     case OUTCOME_OUTPUT_LIMIT:
         return xasprintf("killed: it wrote more than %llu MiB of output",
                          (unsigned long long)(run->session->sessions->options.flood_bytes >> 20));
@@ -220,8 +221,7 @@ static void on_usage(const struct sandbox_usage *usage, void *data)
         session->oom_kills = usage->oom_kills;
         session->pids_denied = usage->pids_denied;
     }
-    if (judge(run) != OUTCOME_ERROR ||
-        link_file_space(session->agent, on_space, run, NULL) < 0)
+    if (judge(run) != OUTCOME_ERROR || link_file_space(session->agent, on_space, run, NULL) < 0)
         run_over(run);
 }
 

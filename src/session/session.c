@@ -17,6 +17,15 @@
 
 enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250 };
 
+/* A question of session_info() that waits for the counters. */
+struct info_request {
+    struct list link; /* session->infos */
+    struct session_info info;
+    char id[RANDOM_ID_SIZE];
+    session_info_fn *on_info;
+    void *data;
+};
+
 struct opener {
     struct list link; /* session->openers */
     session_open_fn *on_open;
@@ -98,8 +107,7 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
                                                .on_broken = on_agent_broken };
     session->sandbox = sandbox;
     sandbox_on_died(sandbox, on_sandbox_died, session);
-    session->agent =
-        link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
+    session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
 }
 
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
@@ -126,6 +134,7 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     list_init(&session->link);
     list_init(&session->runs);
     list_init(&session->openers);
+    list_init(&session->infos);
     sessions->count++;
     sessions->stats.sessions_open++;
     sessions->stats.sessions_total++;
@@ -150,6 +159,18 @@ int session_open(struct sessions *sessions, const char *owner, const struct sand
 
 /*** Ending ***/
 
+static void on_info_usage(const struct sandbox_usage *usage, void *data)
+{
+    struct info_request *request = data;
+    list_remove(&request->link);
+    request->info.session_id = request->id;
+    request->info.has_usage = usage != NULL;
+    if (usage)
+        request->info.usage = *usage;
+    request->on_info(&request->info, request->data);
+    free(request);
+}
+
 void session_end(struct session_ref *session, enum outcome outcome, const char *why)
 {
     struct sessions *sessions = session->sessions;
@@ -167,6 +188,8 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     (void)err_set(&err, ECANCELED, "%s", words);
     session_fail_runs(session, outcome, words);
     tell_openers(session, NULL, &err);
+    while (!list_empty(&session->infos))
+        on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(session->agent); /* ends file work, too */
     sandbox_destroy(session->sandbox);
     free(session->owner);
@@ -203,8 +226,7 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     sessions->options = *options;
     list_init(&sessions->all);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
-    timer_repeat(sessions->sweep,
-                 options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
+    timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
     return sessions;
 }
 
@@ -233,25 +255,6 @@ int session_link(struct sessions *sessions, const char *owner, const char *sessi
     return 0;
 }
 
-/* One question for session_info(): the counters arrive later, the session may be gone by then. */
-struct info_request {
-    struct session_info info;
-    char id[RANDOM_ID_SIZE];
-    session_info_fn *on_info;
-    void *data;
-};
-
-static void on_info_usage(const struct sandbox_usage *usage, void *data)
-{
-    struct info_request *request = data;
-    request->info.session_id = request->id;
-    request->info.has_usage = usage != NULL;
-    if (usage)
-        request->info.usage = *usage;
-    request->on_info(&request->info, request->data);
-    free(request);
-}
-
 int session_info(struct sessions *sessions, const char *owner, const char *session_id,
                  session_info_fn *on_info, void *data, struct err *err)
 {
@@ -270,6 +273,7 @@ int session_info(struct sessions *sessions, const char *owner, const char *sessi
         .busy = session->n_runs > 0,
         .limits = session->limits,
     };
+    list_add_tail(&session->infos, &request->link);
     if (session->sandbox)
         sandbox_usage(session->sandbox, on_info_usage, request);
     else

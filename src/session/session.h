@@ -24,7 +24,7 @@ struct session_options {
     size_t max_queue; /* runs that wait in one session; one more is refused */
     uint64_t run_timeout_ms, run_timeout_max_ms;
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
-    uint64_t output_bytes;  /* kept of each stream, head and tail together */
+    uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
     struct sandbox_limits limits; /* defaults, and what a caller may lower */
 };
@@ -61,7 +61,7 @@ struct run_result {
         enum link_stream stream;
         const char *text; /* raw bytes */
         size_t len;
-    } *output; /* in order of arrival; cut marks are chunks of their own */
+    } * output; /* in order of arrival; cut marks are chunks of their own */
     size_t n_output;
     bool truncated;
     bool state_lost; /* the sandbox had to be replaced or ended */

@@ -1,4 +1,10 @@
-#include "tools/execute_code.h"
+#include "tools/progress.h"
+#include "tools/tools.h"
+
+#include "base/buf.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /*** Arguments ***/
 
@@ -17,15 +23,14 @@ static const char *const languages[] = { "python", "bash", "sh", "node", "javasc
 #define TIMEOUT_MAX 300.0
 
 static const struct field execute_fields[] = {
-    FIELD_STR(struct execute_args, code, "The code to run.", .required = true,
-              .max_len = 4 << 20),
+    FIELD_STR(struct execute_args, code, "The code to run.", .required = true, .max_len = 4 << 20),
     FIELD_STR(struct execute_args, language,
               "Language of the code. javascript is another name for node.", .choices = languages,
               .any_case = true, .preset_str = "python"),
     FIELD_STR(struct execute_args, session_id,
               "Session to run in, as returned by an earlier call: variables, imports and files are "
               "still there. Leave out (or \"\" or \"0\") to start a new session.",
-              .max_len = 64),
+              .max_len = SESSION_ID_MAX),
     FIELD_REAL(struct execute_args, timeout,
                "Seconds after which the code is interrupted; at most the server's own limit, "
                "which is also the default.",
@@ -82,9 +87,9 @@ struct execute_result {
 };
 
 static const char *const outcomes[] = {
-    "ok",           "error",         "timeout",    "interrupted", "memory_limit",
-    "output_limit", "process_limit", "disk_limit", "killed",      "kernel_died",
-    "sandbox_failed", NULL,
+    "ok",           "error",        "timeout",        "interrupted",
+    "memory_limit", "output_limit", "process_limit",  "disk_limit",
+    "killed",       "kernel_died",  "sandbox_failed", NULL,
 };
 
 static const struct field result_fields[] = {
@@ -112,14 +117,131 @@ static const struct field result_fields[] = {
 };
 static const struct shape execute_output = SHAPE(struct execute_result, result_fields);
 
+/*** The reply ***/
+
+/* The result struct and what it points to. */
+struct reply {
+    struct execute_result result;
+    struct output_chunk *chunks;
+};
+
+static void reply_init(struct reply *reply, const struct run_result *run)
+{
+    *reply = (struct reply){
+        .chunks = xcalloc(run->n_output, sizeof(*reply->chunks)),
+        .result = { .success = run->outcome == OUTCOME_OK,
+                    .session_id = run->session_id,
+                    .outcome = outcome_name(run->outcome),
+                    .error = run->error,
+                    .exit_code = run->exit_code,
+                    .has_exit_code = run->has_exit_code,
+                    .duration_ms = run->duration_ms,
+                    .truncated = run->truncated },
+    };
+    for (size_t i = 0; i < run->n_output; i++) {
+        auto_buf text = BUF_INIT(BUF_NO_CEILING);
+        toolbox_add_text(&text, run->output[i].text, run->output[i].len);
+        reply->chunks[i] = (struct output_chunk){
+            .stream = run->output[i].stream == LINK_STDOUT ? "stdout" : "stderr",
+            .text = buf_steal(&text),
+        };
+    }
+    reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
+}
+
+static void reply_done(struct reply *reply)
+{
+    for (size_t i = 0; i < reply->result.output.count; i++)
+        free((char *)reply->chunks[i].text);
+    free(reply->chunks);
+}
+
+/* The same for a reader: what was printed as it is, the rest in lines of their own. */
+static json_t *reply_text(const struct reply *reply, bool state_lost)
+{
+    const struct execute_result *result = &reply->result;
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    const char *last = "stdout";
+    for (size_t i = 0; i < result->output.count; i++) {
+        const struct output_chunk *chunk = &reply->chunks[i];
+        if (!str_eq(chunk->stream, last))
+            (void)buf_printf(&text, "%s[%s]\n", text.len ? "\n" : "", chunk->stream);
+        (void)buf_add_str(&text, chunk->text);
+        last = chunk->stream;
+    }
+    if (text.len && text.data[text.len - 1] != '\n')
+        (void)buf_add_char(&text, '\n');
+    if (result->error)
+        (void)buf_printf(&text, "[%s] %s\n", result->outcome, result->error);
+    else if (!text.len)
+        (void)buf_add_str(&text, "[ok] no output\n");
+    if (!state_lost)
+        (void)buf_printf(&text, "[session_id] %s\n", result->session_id);
+    else
+        (void)buf_add_str(&text, "[note] this session is over and its files are gone\n");
+    return mcp_text(text.data, text.len);
+}
+
 /*** The tool ***/
+
+/* One call under way. */
+struct execution {
+    struct mcp_call *call;
+    struct run *run;
+    struct progress *progress;
+};
+
+static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
+{
+    struct execution *execution = data;
+    (void)stream;
+    progress_add(execution->progress, bytes, len);
+}
+
+static void on_done(const struct run_result *run, void *data)
+{
+    struct execution *execution = data;
+    struct mcp_call *call = execution->call;
+    struct reply reply;
+    reply_init(&reply, run);
+    mcp_call_add(call, reply_text(&reply, run->state_lost));
+    mcp_call_structured(call, &reply.result);
+    reply_done(&reply);
+    progress_free(execution->progress);
+    free(execution);
+    mcp_call_finish(call);
+}
+
+static void on_cancel(struct mcp_call *call, void *data)
+{
+    const struct execution *execution = data;
+    (void)call;
+    run_cancel(execution->run); /* on_done finishes the call */
+}
 
 static void execute_code(struct mcp_call *call, const void *arguments, void *data)
 {
-    (void)arguments;
-    (void)data;
-    mcp_call_fail(call, "No sandbox engine is available in this build of belljar, so the code was "
-                        "not run.");
+    const struct execute_args *args = arguments;
+    const struct toolbox *box = data;
+    static const struct run_events events = { .on_output = on_output, .on_done = on_done };
+    const struct run_spec spec = {
+        .owner = mcp_call_owner(call),
+        .session_id = args->session_id,
+        .language = args->language,
+        .code = args->code,
+        .code_len = strlen(args->code),
+        .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+    };
+    struct execution *execution = xcalloc(1, sizeof(*execution));
+    struct err err = { 0 };
+    execution->call = call;
+    execution->progress = progress_new(box->loop, call);
+    mcp_call_defer(call, on_cancel, execution);
+    if (session_run(box->sessions, &spec, &events, execution, &execution->run, &err) < 0) {
+        progress_free(execution->progress);
+        free(execution);
+        mcp_call_fail(call, "execute_code: %s", err.msg);
+    }
 }
 
 const struct mcp_tool tool_execute_code = {

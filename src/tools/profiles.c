@@ -1,8 +1,9 @@
 #include "tools/tools.h"
 
-#include "tools/execute_code.h"
-
-static const struct mcp_tool *const default_tools[] = { &tool_execute_code, NULL };
+static const struct mcp_tool *const default_tools[] = {
+    &tool_execute_code,  &tool_read_file,    &tool_write_file,    &tool_list_files,
+    &tool_start_session, &tool_session_info, &tool_clear_session, NULL,
+};
 
 static const struct profile profiles[] = {
     {
@@ -36,10 +37,10 @@ const struct profile *tools_profile_at(size_t index)
 }
 
 struct mcp_server *tools_new_server(uv_loop_t *loop, const struct profile *profile,
-                                    const struct mcp_limits *limits)
+                                    const struct mcp_limits *limits, struct toolbox *box)
 {
     struct mcp_server *server = mcp_server_new(loop, &profile->info, limits, /* capabilities= */ 0);
     for (const struct mcp_tool *const *tool = profile->tools; *tool; tool++)
-        mcp_server_add_tool(server, *tool, NULL);
+        mcp_server_add_tool(server, *tool, box);
     return server;
 }

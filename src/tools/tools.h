@@ -10,6 +10,8 @@
 
 #include "mcp/mcp.h"
 
+struct toolbox;
+
 struct profile {
     const char *name;
     struct mcp_info info;
@@ -21,8 +23,17 @@ const struct profile *tools_find_profile(const char *name);
 /* By position, for listings; NULL past the end. */
 const struct profile *tools_profile_at(size_t index);
 
-/* Free with mcp_server_free(). */
+/* Free with mcp_server_free(). `box` is what the tools work with; it outlives the server. */
 struct mcp_server *tools_new_server(uv_loop_t *loop, const struct profile *profile,
-                                    const struct mcp_limits *limits);
+                                    const struct mcp_limits *limits, struct toolbox *box);
+
+/* The tools, one file a family. */
+extern const struct mcp_tool tool_execute_code;
+extern const struct mcp_tool tool_read_file;
+extern const struct mcp_tool tool_write_file;
+extern const struct mcp_tool tool_list_files;
+extern const struct mcp_tool tool_start_session;
+extern const struct mcp_tool tool_session_info;
+extern const struct mcp_tool tool_clear_session;
 
 #endif

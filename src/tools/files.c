@@ -1,0 +1,410 @@
+/*
+ * sandbox_read_file, sandbox_write_file, sandbox_list_files: files below /workspace. The work is
+ * done inside the sandbox, as the guest's user; no path ever names anything on the host.
+ */
+#include "tools/toolbox.h"
+#include "tools/tools.h"
+
+#include "base/buf.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_MAX_LEN = 4096 };
+
+static const char *const encodings[] = { "text", "base64", NULL };
+
+/* One call under way. */
+struct file_call {
+    struct mcp_call *call;
+    const struct toolbox *box;
+    char *path;
+    char *session_id; /* NULL until a session made for this call is open */
+    bool base64;
+    char *content; /* to be written */
+    size_t content_len;
+};
+
+static struct file_call *file_call_new(struct mcp_call *call, const struct toolbox *box,
+                                       const char *path, const char *session_id)
+{
+    struct file_call *file = xcalloc(1, sizeof(*file));
+    file->call = call;
+    file->box = box;
+    file->path = xstrdup(path);
+    file->session_id = session_id ? xstrdup(session_id) : NULL;
+    mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
+    return file;
+}
+
+/* Frees and returns the call, which the caller then finishes. */
+static struct mcp_call *file_call_free(struct file_call *file)
+{
+    struct mcp_call *call = file->call;
+    free(file->path);
+    free(file->session_id);
+    free(file->content);
+    free(file);
+    return call;
+}
+
+static void file_call_fail(struct file_call *file, const char *tool, const char *why)
+{
+    auto_free char *text = xstrdup(why);
+    mcp_call_fail(file_call_free(file), "%s: %s", tool, text);
+}
+
+/* What went wrong with a path, for the one who wrote it. */
+static char *explain(const struct file_call *file, int code)
+{
+    const char *path = file->path;
+    switch (code) {
+    case ENOENT:
+        return xasprintf("path: no such file in the sandbox: %.200s", path);
+    case EISDIR:
+        return xasprintf("path: is a directory: %.200s", path);
+    case ENOTDIR:
+        return xasprintf("path: a part of it is not a directory: %.200s", path);
+    case EXDEV:
+        return xasprintf("path: leads outside /workspace: %.200s", path);
+    case EINVAL:
+        return xasprintf("path: not a regular file: %.200s", path);
+    case EFBIG:
+        return xasprintf("path: too large for one call (limit %zu bytes): %.200s",
+                         file->content ? file->box->max_write : file->box->max_read, path);
+    case ENOSPC:
+        return xasprintf("/workspace is full; nothing was written to %.200s", path);
+    case ECANCELED:
+        return xstrdup("the session ended meanwhile");
+    default:
+        return xasprintf("path: %s: %.200s", strerror(code), path);
+    }
+}
+
+static void file_call_refuse(struct file_call *file, const char *tool, int code)
+{
+    auto_free char *why = explain(file, code);
+    file_call_fail(file, tool, why);
+}
+
+/*** sandbox_read_file ***/
+
+struct read_args {
+    const char *path;
+    const char *session_id;
+    const char *encoding;
+};
+static const struct field read_fields[] = {
+    FIELD_STR(struct read_args, path, "File to read, relative to /workspace or absolute inside it.",
+              .required = true, .min_len = 1, .max_len = PATH_MAX_LEN),
+    FIELD_STR(struct read_args, session_id, "Session whose file it is.", .required = true,
+              .min_len = 1, .max_len = SESSION_ID_MAX),
+    FIELD_STR(struct read_args, encoding,
+              "text: bytes that are not UTF-8 are replaced; base64: exactly the bytes.",
+              .choices = encodings, .preset_str = "text"),
+    FIELD_END,
+};
+static const struct shape read_input = SHAPE(struct read_args, read_fields);
+
+struct read_result {
+    const char *session_id;
+    const char *path;
+    const char *encoding;
+    int64_t size;
+    bool truncated;
+};
+static const struct field read_result_fields[] = {
+    FIELD_STR(struct read_result, session_id, "Session of the file.", .required = true),
+    FIELD_STR(struct read_result, path, "As asked for.", .required = true),
+    FIELD_STR(struct read_result, encoding, "Of the text content.", .required = true,
+              .choices = encodings),
+    FIELD_INT(struct read_result, size, "Bytes of the whole file.", .required = true),
+    FIELD_BOOL(struct read_result, truncated, "Only the beginning is here.", .required = true),
+    FIELD_END,
+};
+static const struct shape read_output = SHAPE(struct read_result, read_result_fields);
+
+static void on_read(int code, const char *bytes, size_t len, uint64_t size, void *data)
+{
+    struct file_call *file = data;
+    if (code) {
+        file_call_refuse(file, "sandbox_read_file", code);
+        return;
+    }
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    if (file->base64)
+        (void)base64_add(&text, bytes, len);
+    else
+        toolbox_add_text(&text, bytes, len);
+    const struct read_result result = { .session_id = file->session_id,
+                                        .path = file->path,
+                                        .encoding = file->base64 ? "base64" : "text",
+                                        .size = (int64_t)size,
+                                        .truncated = len < size };
+    mcp_call_add(file->call, mcp_text(buf_str(&text), text.len));
+    if (result.truncated)
+        mcp_call_add(file->call, mcp_textf("[note] only the first %zu of %llu bytes", len,
+                                           (unsigned long long)size));
+    mcp_call_structured(file->call, &result);
+    mcp_call_finish(file_call_free(file));
+}
+
+static void read_file(struct mcp_call *call, const void *arguments, void *data)
+{
+    const struct read_args *args = arguments;
+    const struct toolbox *box = data;
+    struct file_call *file = file_call_new(call, box, args->path, args->session_id);
+    struct link *agent;
+    struct err err = { 0 };
+    file->base64 = str_eq(args->encoding, "base64");
+    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
+        link_file_read(agent, args->path, /* offset= */ 0, box->max_read, on_read, file, &err) < 0)
+        file_call_fail(file, "sandbox_read_file", err.msg);
+}
+
+const struct mcp_tool tool_read_file = {
+    .name = "sandbox_read_file",
+    .title = "Read a file",
+    .description = "Reads a file from /workspace of a session.",
+    .input = &read_input,
+    .output = &read_output,
+    .hints = MCP_READ_ONLY,
+    .call = read_file,
+};
+
+/*** sandbox_write_file ***/
+
+struct write_args {
+    const char *path;
+    const char *content;
+    const char *session_id;
+    const char *encoding;
+};
+static const struct field write_fields[] = {
+    FIELD_STR(struct write_args, path,
+              "File to write, relative to /workspace or absolute inside it. Folders are made.",
+              .required = true, .min_len = 1, .max_len = PATH_MAX_LEN),
+    FIELD_STR(struct write_args, content, "What it shall contain.", .required = true),
+    FIELD_STR(struct write_args, session_id,
+              "Session to write in. Leave out (or \"\" or \"0\") to start a new session.",
+              .max_len = SESSION_ID_MAX),
+    FIELD_STR(struct write_args, encoding, "text, or base64 for any bytes.", .choices = encodings,
+              .preset_str = "text"),
+    FIELD_END,
+};
+static const struct shape write_input = SHAPE(struct write_args, write_fields);
+
+struct write_result {
+    const char *session_id;
+    const char *path;
+    int64_t size;
+};
+static const struct field write_result_fields[] = {
+    FIELD_STR(struct write_result, session_id, "Use it to go on in this session.",
+              .required = true),
+    FIELD_STR(struct write_result, path, "As asked for.", .required = true),
+    FIELD_INT(struct write_result, size, "Bytes written.", .required = true),
+    FIELD_END,
+};
+static const struct shape write_output = SHAPE(struct write_result, write_result_fields);
+
+static void on_written(int code, void *data)
+{
+    struct file_call *file = data;
+    if (code) {
+        file_call_refuse(file, "sandbox_write_file", code);
+        return;
+    }
+    const struct write_result result = { .session_id = file->session_id,
+                                         .path = file->path,
+                                         .size = (int64_t)file->content_len };
+    mcp_call_add(file->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n",
+                                       file->content_len, file->path, file->session_id));
+    mcp_call_structured(file->call, &result);
+    mcp_call_finish(file_call_free(file));
+}
+
+static void write_to_session(struct file_call *file)
+{
+    struct link *agent;
+    struct err err = { 0 };
+    if (session_link(file->box->sessions, mcp_call_owner(file->call), file->session_id, &agent,
+                     &err) < 0 ||
+        link_file_write(agent, file->path, file->content, file->content_len, on_written, file,
+                        &err) < 0)
+        file_call_fail(file, "sandbox_write_file", err.msg);
+}
+
+static void on_session_open(const char *session_id, const struct err *err, void *data)
+{
+    struct file_call *file = data;
+    if (!session_id) {
+        file_call_fail(file, "sandbox_write_file", err->msg);
+        return;
+    }
+    file->session_id = xstrdup(session_id);
+    write_to_session(file);
+}
+
+/* The bytes to write; false when they are no base64. */
+static bool take_content(struct file_call *file, const struct write_args *args)
+{
+    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+    size_t len = strlen(args->content);
+    if (str_eq(args->encoding, "base64")) {
+        if (base64_decode(args->content, len, &bytes) < 0)
+            return false;
+    } else {
+        (void)buf_add(&bytes, args->content, len);
+    }
+    file->content_len = bytes.len;
+    file->content = buf_steal(&bytes);
+    return true;
+}
+
+static void write_file(struct mcp_call *call, const void *arguments, void *data)
+{
+    const struct write_args *args = arguments;
+    const struct toolbox *box = data;
+    bool fresh = !args->session_id || !*args->session_id || str_eq(args->session_id, "0");
+    struct file_call *file = file_call_new(call, box, args->path, fresh ? NULL : args->session_id);
+    struct err err = { 0 };
+    if (!take_content(file, args))
+        file_call_fail(file, "sandbox_write_file",
+                       "content: must be standard base64 when encoding is base64");
+    else if (file->content_len > box->max_write)
+        file_call_refuse(file, "sandbox_write_file", EFBIG);
+    else if (!fresh)
+        write_to_session(file);
+    else if (session_open(box->sessions, mcp_call_owner(call), NULL, on_session_open, file, &err) <
+             0)
+        file_call_fail(file, "sandbox_write_file", err.msg);
+}
+
+const struct mcp_tool tool_write_file = {
+    .name = "sandbox_write_file",
+    .title = "Write a file",
+    .description = "Writes a file in /workspace of a session, whole or not at all; what was there "
+                   "is replaced.",
+    .input = &write_input,
+    .output = &write_output,
+    .hints = MCP_DESTRUCTIVE | MCP_IDEMPOTENT,
+    .call = write_file,
+};
+
+/*** sandbox_list_files ***/
+
+struct list_args {
+    const char *path;
+    const char *session_id;
+    bool recursive;
+};
+static const struct field list_fields[] = {
+    FIELD_STR(struct list_args, path, "Directory, relative to /workspace or absolute inside it.",
+              .max_len = PATH_MAX_LEN, .preset_str = "/workspace"),
+    FIELD_STR(struct list_args, session_id, "Session whose files they are.", .required = true,
+              .min_len = 1, .max_len = SESSION_ID_MAX),
+    FIELD_BOOL(struct list_args, recursive, "Everything below, too.", PRESET_BOOL(false)),
+    FIELD_END,
+};
+static const struct shape list_input = SHAPE(struct list_args, list_fields);
+
+struct list_entry {
+    const char *name;
+    const char *type;
+    int64_t size;
+};
+static const char *const entry_types[] = { "file", "directory", "symlink", "other", NULL };
+static const struct field entry_fields[] = {
+    FIELD_STR(struct list_entry, name, "Relative to the listed directory.", .required = true),
+    FIELD_STR(struct list_entry, type, "What it is.", .required = true, .choices = entry_types),
+    FIELD_INT(struct list_entry, size, "Bytes.", .required = true),
+    FIELD_END,
+};
+static const struct shape entry_shape = SHAPE(struct list_entry, entry_fields);
+
+struct list_result {
+    const char *session_id;
+    const char *path;
+    struct obj_list entries;
+    bool truncated;
+};
+static const struct field list_result_fields[] = {
+    FIELD_STR(struct list_result, session_id, "Session of the files.", .required = true),
+    FIELD_STR(struct list_result, path, "As asked for.", .required = true),
+    FIELD_OBJECTS(struct list_result, entries, "Sorted by name.", &entry_shape, .required = true),
+    FIELD_BOOL(struct list_result, truncated, "There are more than are shown.", .required = true),
+    FIELD_END,
+};
+static const struct shape list_output = SHAPE(struct list_result, list_result_fields);
+
+/* A name on one line, whatever bytes it is made of. Owned by the caller. */
+static char *printable_name(const char *name)
+{
+    auto_buf clean = BUF_INIT(BUF_NO_CEILING), line = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&clean, name, strlen(name));
+    for (size_t i = 0; i < clean.len; i++) {
+        unsigned char c = (unsigned char)clean.data[i];
+        if (c < 0x20 || c == 0x7f)
+            (void)buf_printf(&line, "\\x%02x", c);
+        else
+            (void)buf_add_char(&line, (char)c);
+    }
+    return buf_steal(&line);
+}
+
+static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
+{
+    struct file_call *file = data;
+    if (code) {
+        file_call_refuse(file, "sandbox_list_files", code);
+        return;
+    }
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    struct list_entry *items = xcalloc(count, sizeof(*items));
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (struct list_entry){ .name = printable_name(entries[i].name),
+                                        .type = entry_types[entries[i].type],
+                                        .size = (int64_t)entries[i].size };
+        (void)buf_printf(&text, "%-9s %12lld  %s\n", items[i].type, (long long)items[i].size,
+                         items[i].name);
+    }
+    if (count == 0)
+        (void)buf_add_str(&text, "(empty)\n");
+    if (more)
+        (void)buf_printf(&text, "[note] only the first %zu entries\n", count);
+    const struct list_result result = { .session_id = file->session_id,
+                                        .path = file->path,
+                                        .entries = { .items = items, .count = count },
+                                        .truncated = more };
+    mcp_call_add(file->call, mcp_text(text.data, text.len));
+    mcp_call_structured(file->call, &result);
+    for (size_t i = 0; i < count; i++)
+        free((char *)items[i].name);
+    free(items);
+    mcp_call_finish(file_call_free(file));
+}
+
+static void list_files(struct mcp_call *call, const void *arguments, void *data)
+{
+    const struct list_args *args = arguments;
+    const struct toolbox *box = data;
+    struct file_call *file = file_call_new(call, box, args->path, args->session_id);
+    struct link *agent;
+    struct err err = { 0 };
+    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
+        link_file_list(agent, args->path, args->recursive, box->max_list, on_list, file, &err) < 0)
+        file_call_fail(file, "sandbox_list_files", err.msg);
+}
+
+const struct mcp_tool tool_list_files = {
+    .name = "sandbox_list_files",
+    .title = "List files",
+    .description = "Lists the files in a directory of /workspace of a session.",
+    .input = &list_input,
+    .output = &list_output,
+    .hints = MCP_READ_ONLY,
+    .call = list_files,
+};

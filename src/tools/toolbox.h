@@ -1,0 +1,25 @@
+/* toolbox: what the tools work with; the `data` of every handler. */
+#ifndef BELLJAR_TOOLS_TOOLBOX_H
+#define BELLJAR_TOOLS_TOOLBOX_H
+
+#include "mcp/mcp.h"
+#include "session/session.h"
+
+struct toolbox {
+    uv_loop_t *loop;
+    struct sessions *sessions;
+    struct engine *engine;
+    struct sandbox_limits limits; /* what a caller may lower */
+    size_t max_read;              /* bytes of a file in one answer */
+    size_t max_write;             /* bytes of a file in one call */
+    size_t max_list;              /* entries of one listing */
+};
+
+/* A field of most tools. */
+#define SESSION_ID_MAX 64
+
+/* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
+ * the buffer must have no ceiling. */
+void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);
+
+#endif
