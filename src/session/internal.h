@@ -44,6 +44,7 @@ struct session_ref {
     size_t n_runs, runs_total;
     bool transient;
     struct list openers;             /* session_open() calls that wait */
+    struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
 };
 
