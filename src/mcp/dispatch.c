@@ -416,11 +416,13 @@ static void dispatch_value(struct peer *peer, struct outlet *outlet, json_t *val
 {
     struct rpc_error error = { 0 };
     struct rpc_message message;
-    if (rpc_parse(value, &message, &error) == 0) {
+    int r = rpc_parse(value, &message, &error);
+    if (r == 0)
         dispatch_single(peer, outlet, &message);
-        return;
-    }
-    dispatch_refuse(outlet, message.id, &error, 400);
+    else if (message.kind == RPC_RESPONSE)
+        peer_take_response(peer, &(struct rpc_message){ .id = message.id }); /* as a refusal */
+    else if (message.kind == RPC_REQUEST)
+        dispatch_refuse(outlet, message.id, &error, 400);
     rpc_error_done(&error);
 }
 
@@ -457,7 +459,7 @@ static const char *batch_fault(const struct peer *peer, const json_t *array)
     return NULL;
 }
 
-/* Messages that will be answered: requests, and what cannot be read. */
+/* Messages that will be answered: requests, and what is nothing at all. */
 static size_t batch_answers(const json_t *array)
 {
     size_t i, answers = 0;
@@ -465,7 +467,8 @@ static size_t batch_answers(const json_t *array)
     json_array_foreach (array, i, item) {
         struct rpc_error ignored = { 0 };
         struct rpc_message message;
-        if (rpc_parse(item, &message, &ignored) < 0 || message.kind == RPC_REQUEST)
+        (void)rpc_parse(item, &message, &ignored); /* the kind is set in any case */
+        if (message.kind == RPC_REQUEST)
             answers++;
         rpc_error_done(&ignored);
     }

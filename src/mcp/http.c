@@ -282,7 +282,7 @@ static void serve_message(const struct post *post, struct http_request *req, con
     struct rpc_error error = { 0 };
     struct rpc_message message;
     if (rpc_parse(root, &message, &error) < 0) {
-        refuse(req, 400, message.id, &error);
+        refuse(req, 400, message.kind == RPC_REQUEST ? message.id : NULL, &error);
         rpc_error_done(&error);
     } else if (message.kind != RPC_RESPONSE && dispatch_is_handshake(&message)) {
         serve_handshake(post, req, &message);
