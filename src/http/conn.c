@@ -15,6 +15,8 @@ struct span {
 
 static void use(struct span *in, size_t len)
 {
+    if (len == 0)
+        return; /* `at` may be NULL */
     in->at += len;
     in->len -= len;
 }
