@@ -208,7 +208,8 @@ static bool check_prompt_args(struct mcp_call *call, const struct mcp_prompt *pr
     }
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)call->arguments, key, value) {
+    json_object_foreach((json_t *)call->arguments, key, value)
+    {
         const struct mcp_prompt_arg *arg = args;
         while (arg->name && !str_eq(arg->name, key))
             arg++;
@@ -447,7 +448,8 @@ static const char *batch_fault(const struct peer *peer, const json_t *array)
         return "the batch holds more messages than max_batch";
     size_t i;
     json_t *item;
-    json_array_foreach (array, i, item) {
+    json_array_foreach(array, i, item)
+    {
         struct rpc_error ignored = { 0 };
         struct rpc_message message;
         int r = rpc_parse(item, &message, &ignored);
@@ -464,7 +466,8 @@ static size_t batch_answers(const json_t *array)
 {
     size_t i, answers = 0;
     json_t *item;
-    json_array_foreach (array, i, item) {
+    json_array_foreach(array, i, item)
+    {
         struct rpc_error ignored = { 0 };
         struct rpc_message message;
         (void)rpc_parse(item, &message, &ignored); /* the kind is set in any case */
@@ -488,8 +491,7 @@ bool dispatch_batch(struct peer *peer, struct outlet *outlet, json_t *array)
     struct outlet *gather = answers ? outlet_new_batch(outlet, answers) : outlet_ref(outlet);
     size_t i;
     json_t *item;
-    json_array_foreach (array, i, item)
-        dispatch_value(peer, gather, item);
+    json_array_foreach(array, i, item) dispatch_value(peer, gather, item);
     outlet_unref(gather);
     return answers > 0;
 }

@@ -200,7 +200,8 @@ static bool check_origin(const struct http_guard *guard, struct http_request *re
         return false;
     }
     http_request_add_field(req, "Access-Control-Allow-Origin", origin);
-    http_request_add_field(req, "Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate");
+    http_request_add_field(req, "Access-Control-Expose-Headers",
+                           "Mcp-Session-Id, WWW-Authenticate");
     http_request_add_field(req, "Vary", "Origin");
     return true;
 }

@@ -36,7 +36,7 @@ void mcp_server_free(struct mcp_server *server)
 {
     if (!server)
         return;
-    assert(list_empty(&server->peers)); /* transports go first */
+    assert(list_empty(&server->peers));   /* transports go first */
     assert(list_empty(&server->orphans)); /* and handlers finish what they deferred */
     registry_done(&server->registry);
     json_decref(server->implementation);

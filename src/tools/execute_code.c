@@ -17,8 +17,7 @@ static const char *const languages[] = { "python", "bash", "sh", "node", "javasc
 #define TIMEOUT_MAX 300.0
 
 static const struct field execute_fields[] = {
-    FIELD_STR(struct execute_args, code, "The code to run.", .required = true,
-              .max_len = 4 << 20),
+    FIELD_STR(struct execute_args, code, "The code to run.", .required = true, .max_len = 4 << 20),
     FIELD_STR(struct execute_args, language,
               "Language of the code. javascript is another name for node.", .choices = languages,
               .any_case = true, .preset_str = "python"),
@@ -82,9 +81,9 @@ struct execute_result {
 };
 
 static const char *const outcomes[] = {
-    "ok",           "error",         "timeout",    "interrupted", "memory_limit",
-    "output_limit", "process_limit", "disk_limit", "killed",      "kernel_died",
-    "sandbox_failed", NULL,
+    "ok",           "error",        "timeout",        "interrupted",
+    "memory_limit", "output_limit", "process_limit",  "disk_limit",
+    "killed",       "kernel_died",  "sandbox_failed", NULL,
 };
 
 static const struct field result_fields[] = {
