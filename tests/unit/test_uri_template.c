@@ -20,7 +20,7 @@ static void test_templates_that_cannot_be_matched_are_refused(void **state)
         { "", "URI template : it must begin with a scheme" },
         { "{scheme}:x", "URI template {scheme}:x: it must begin with a scheme" },
         { "1a:x", "URI template 1a:x: it must begin with a scheme" },
-        { "a:{x",  "URI template a:{x: only {name} and {+name} are known, at a:{x" },
+        { "a:{x", "URI template a:{x: only {name} and {+name} are known, at a:{x" },
         { "a:{}", "URI template a:{}: only {name} and {+name} are known, at a:{}" },
         { "a:{/x}", "URI template a:{/x}: only {name} and {+name} are known, at a:{/x}" },
         { "a:{x*}", "URI template a:{x*}: only {name} and {+name} are known, at a:{x*}" },
@@ -198,14 +198,10 @@ static void test_a_resource_lies_under_its_parents(void **state)
         const char *uri, *parent;
         bool want;
     } cases[] = {
-        { "a://b/c", "a://b/c", true },
-        { "a://b/c", "a://b", true },
-        { "a://b/c", "a://b/", true },
-        { "a://b/c/d/e", "a://b/c", true },
-        { "a://b/cd", "a://b/c", false },
-        { "a://b", "a://b/", false },
-        { "a://b", "a://b/c", false },
-        { "a://B/c", "a://b", false },
+        { "a://b/c", "a://b/c", true },   { "a://b/c", "a://b", true },
+        { "a://b/c", "a://b/", true },    { "a://b/c/d/e", "a://b/c", true },
+        { "a://b/cd", "a://b/c", false }, { "a://b", "a://b/", false },
+        { "a://b", "a://b/c", false },    { "a://B/c", "a://b", false },
         { "a://b/c", "", false },
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
