@@ -314,6 +314,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     else
         serve_message(post, req, root);
     json_decref(root);
+    memory_trim(len);
     post_free(post);
 }
 

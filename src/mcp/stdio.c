@@ -218,6 +218,7 @@ static void take_line(struct mcp_stdio *stdio)
     }
     dispatch_line(&stdio->peer, &stdio->outlet, root);
     json_decref(root);
+    memory_trim(line->len);
 }
 
 static void add_to_line(struct mcp_stdio *stdio, const char *bytes, size_t len)
