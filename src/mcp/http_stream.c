@@ -174,8 +174,10 @@ static void stream_hang_up(struct outlet *outlet, uint64_t retry_ms)
         return;
     if (stream->state == STREAM_WAITING)
         stream_begin(stream);
-    auto_free char *retry = xasprintf("retry: %llu\n\n", (unsigned long long)retry_ms);
-    write_text(stream->req, retry);
+    if (revision_has(stream->revision, HAS_PRIMING)) {
+        auto_free char *retry = xasprintf("retry: %llu\n\n", (unsigned long long)retry_ms);
+        write_text(stream->req, retry);
+    }
     stream_release_request(stream);
 }
 
