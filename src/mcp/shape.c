@@ -414,7 +414,7 @@ static int decode_value(const struct field *field, const json_t *value, void *re
         return 0;
     case FIELD_TYPE_STRS: {
         struct str_list *list = ret;
-        void *items;
+        void *items = NULL;
         int r = decode_items(field, value, &items, &list->count, place, err);
         if (r == 0)
             list->items = items;
