@@ -1,5 +1,6 @@
 #include "base/base.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,13 @@ char *xasprintf(const char *fmt, ...)
     char *text = xvasprintf(fmt, args);
     va_end(args);
     return text;
+}
+
+void memory_trim(size_t used)
+{
+    enum { WORTH_THE_CALL = 128 << 10 };
+    if (used >= WORTH_THE_CALL)
+        (void)malloc_trim(0); /* says only whether there was anything to give back */
 }
 
 void freep(void *slot)

@@ -32,6 +32,10 @@ char *xstrndup(const char *text, size_t len);
 char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2);
 char *xvasprintf(const char *fmt, va_list args) PRINTF_LIKE(1, 0);
 
+/* After something that took `used` bytes in many small pieces was freed: malloc keeps the pages
+ * for itself, this gives them back to the system. Does nothing for small amounts. */
+void memory_trim(size_t used);
+
 /* Owning locals: released when the scope ends, handed on with steal_…(). */
 void freep(void *slot);
 void fd_closep(int *fd);

@@ -22,7 +22,7 @@ struct json_limits {
     size_t digits; /* characters of one number */
     size_t nodes;  /* values and keys in the whole text */
 };
-#define JSON_LIMITS_DEFAULT ((struct json_limits){ .depth = 128, .digits = 512, .nodes = 1000000 })
+#define JSON_LIMITS_DEFAULT ((struct json_limits){ .depth = 128, .digits = 512, .nodes = 200000 })
 
 /* `auto_json *json = NULL;` is released at the end of the scope (json_decrefp() is jansson's). */
 #define auto_json __attribute__((cleanup(json_decrefp))) json_t

@@ -4,6 +4,7 @@
 #include "http/http.h"
 #include "mcp/http_guard.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,15 @@ static void text_page(struct http_request *req, int status, const char *text)
                                                 { "Cache-Control", "no-store" },
                                                 { 0 } };
     http_respond(req, status, fields, text, strlen(text));
+}
+
+static void method_not_allowed(struct http_request *req)
+{
+    static const struct http_field fields[] = { { "Content-Type", "text/plain; charset=utf-8" },
+                                                { "Allow", "GET, HEAD" },
+                                                { 0 } };
+    static const char text[] = "use GET\n";
+    http_respond(req, 405, fields, text, strlen(text));
 }
 
 static double resident_bytes(void)
@@ -145,7 +155,7 @@ static void serve_open_page(const struct web *web, struct http_request *req, con
     if (!http_guard_check_web(web->guard, req))
         return;
     if (!is_read(req))
-        text_page(req, 405, "use GET\n");
+        method_not_allowed(req);
     else if (str_eq(path, "/readyz") && web->draining)
         text_page(req, 503, "shutting down\n");
     else
@@ -165,7 +175,9 @@ static void on_request(struct http_request *req, void *data)
     struct mcp_http *endpoint = find_endpoint(web, path);
     if (endpoint)
         mcp_http_handle(endpoint, req, subject);
-    else if (str_eq(path, "/metrics") && is_read(req))
+    else if (str_eq(path, "/metrics") && !is_read(req))
+        method_not_allowed(req);
+    else if (str_eq(path, "/metrics"))
         metrics_page(web, req);
     else
         text_page(req, 404, "not found; MCP is served at /mcp\n");
@@ -173,11 +185,16 @@ static void on_request(struct http_request *req, void *data)
 
 /*** Start and end ***/
 
-/* Does this "address:port" mean loopback only? Anything we are not sure of does not. */
+/* Does this "address:port" mean loopback only? Anything we are not sure of does not: a name may
+ * begin like an address. */
 static bool is_loopback_address(const char *address)
 {
-    return str_has_prefix(address, "127.") || str_has_prefix(address, "[::1]:") ||
-           strncasecmp(address, "localhost:", 10) == 0;
+    struct in_addr v4;
+    const char *colon = strrchr(address, ':');
+    auto_free char *host = xstrndup(address, colon ? (size_t)(colon - address) : strlen(address));
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    return str_eq(host, "[::1]") || strcasecmp(host, "localhost") == 0;
 }
 
 static int check_access(const struct config *config, struct err *err)
@@ -213,6 +230,7 @@ static struct http_options http_options(const struct config *config)
             .max_header_bytes = config->http_max_header,
             .max_headers = (size_t)config->http_max_headers,
             .max_body = config->http_max_body,
+            .max_bodies = config->http_max_bodies,
             .max_connections = (size_t)config->http_max_connections,
             .max_connections_per_address = (size_t)config->http_max_connections_per_address,
             .max_backlog = config->http_max_backlog,

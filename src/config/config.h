@@ -50,6 +50,7 @@ struct config {
     size_t http_max_header;
     int64_t http_max_headers;
     size_t http_max_body;
+    size_t http_max_bodies;
     int64_t http_max_connections;
     int64_t http_max_connections_per_address;
     size_t http_max_backlog;

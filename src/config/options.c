@@ -160,6 +160,9 @@ const struct option config_options[] = {
         .help = "Header fields of a request; more is answered with 431.") },
     { HTTP, SIZE("http_max_body", http_max_body, "16m", KB, GB,
         .help = "Bytes of a request's body; more is answered with 413 before it is read.") },
+    { HTTP, SIZE("http_max_bodies", http_max_bodies, "32m", KB, 64.0 * GB,
+        .help = "Bytes of all requests' bodies together, save small ones; one more is answered with "
+                "503. A single body of http_max_body always fits.") },
     { HTTP, INT("http_max_connections", http_max_connections, "8192", 1, 1000000,
         .help = "Open connections in all; one more is answered with 503.") },
     { HTTP, INT("http_max_connections_per_address", http_max_connections_per_address, "1024",
@@ -180,7 +183,7 @@ const struct option config_options[] = {
         .help = "Nested arrays and objects of a message.") },
     { MESSAGES, INT("json_max_digits", json_max_digits, "512", 20, 100000,
         .help = "Characters of a number in a message.") },
-    { MESSAGES, INT("json_max_nodes", json_max_nodes, "1000000", 100, 100000000,
+    { MESSAGES, INT("json_max_nodes", json_max_nodes, "200000", 100, 100000000,
         .help = "Values and keys of a message.") },
     { MESSAGES, SIZE("max_message", max_message, "16m", KB, GB,
         .help = "Bytes of one line on standard input.") },

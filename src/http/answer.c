@@ -84,6 +84,7 @@ void http_request_add_field(struct http_request *req, const char *name, const ch
 
 void request_free(struct http_request *req)
 {
+    req->conn->conns->body_bytes -= req->charged;
     buf_done(&req->content);
     buf_done(&req->more);
     free(req);

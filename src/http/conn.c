@@ -15,6 +15,8 @@ struct span {
 
 static void use(struct span *in, size_t len)
 {
+    if (len == 0)
+        return; /* `at` may be NULL */
     in->at += len;
     in->len -= len;
 }
@@ -140,6 +142,20 @@ static bool step_head(struct conn *conn, struct span *in)
     return true;
 }
 
+/* Each body is bounded, but there may be many at once: together they are bounded, too. */
+static int charge_body(struct http_request *req, struct fault *ret_fault)
+{
+    struct conns *conns = req->conn->conns;
+    const struct http_limits *limits = &conns->limits;
+    size_t most = limits->max_bodies > limits->max_body ? limits->max_bodies : limits->max_body;
+    size_t cost = req->content.cap > BODY_FREE ? req->content.cap : 0;
+    conns->body_bytes += cost - req->charged;
+    req->charged = cost;
+    if (conns->body_bytes <= most || cost == 0)
+        return 0;
+    return fault_set(ret_fault, 503, "too many large requests at once; try again later");
+}
+
 static bool step_body(struct conn *conn, struct span *in)
 {
     struct http_request *req = conn->req;
@@ -155,7 +171,7 @@ static bool step_body(struct conn *conn, struct span *in)
             answer_continue(req);
     }
     ssize_t used = body_feed(&conn->body, in->at, in->len, &req->content, &fault);
-    if (used < 0) {
+    if (used < 0 || charge_body(req, &fault) < 0) {
         fail_request(conn, &fault);
         return true;
     }

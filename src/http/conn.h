@@ -45,6 +45,7 @@ enum phase {
 /* Memory of our own that a client can make grow beyond what limits and handlers allow. */
 enum {
     READ_AHEAD_MAX = 16 * 1024,           /* of later requests, while one is being answered */
+    BODY_FREE = 16 * 1024,                /* a body up to this does not count against max_bodies */
     SKIP_MAX = 64 * 1024,                 /* of a body nobody asked for, to save the connection */
     LINGER_BYTES_MAX = 128 * 1024 * 1024, /* dropped after the last answer: one large upload */
     LINGER_MS = 3000,
@@ -62,6 +63,7 @@ struct conns {
     void *handler_data;
     void (*on_closed)(struct conns *conns); /* after one connection is gone for good */
     struct http_stats stats;
+    size_t body_bytes; /* held for all requests: http_request.charged */
     bool draining;
     struct peers *peers;
     struct conn_list all;
@@ -102,6 +104,7 @@ struct http_request {
     struct head head;
     struct buf content; /* the body */
     struct buf more;    /* fields added to the coming answer, as text */
+    size_t charged;     /* of conns->body_bytes */
     size_t max_body;
     bool body_limited; /* max_body was applied */
     bool answer_begun;

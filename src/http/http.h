@@ -18,8 +18,9 @@
  * What is refused here, before the handler sees anything: bytes that are not exactly HTTP/1.1
  * framing (bare LF, obsolete folding, space before the colon, control characters, a version other
  * than 1.0 or 1.1, no or several Host fields, Content-Length twice or with Transfer-Encoding, any
- * coding but a single "chunked", chunk extensions with garbage, trailers) → 400 or 501 and close;
- * head too large → 431; too many connections → 503; phases over time → 408 and close.
+ * coding but a single "chunked", chunk extensions, trailers) → 400 or 501 and close; head too
+ * large → 431; another expectation than 100-continue → 417; too many connections → 503; phases
+ * over time → 408 and close. The answer says in a line of text what was wrong.
  */
 #ifndef BELLJAR_HTTP_H
 #define BELLJAR_HTTP_H
@@ -32,16 +33,18 @@ struct http_server;
 struct http_request;
 
 struct http_limits {
-    size_t max_header_bytes;        /* request line and fields, to the blank line: 431 */
-    size_t max_headers;             /* number of fields: 431 */
-    size_t max_body;                /* default for http_request_read_body(): 413 before reading */
-    size_t max_connections;         /* 503 and close */
-    size_t max_connections_per_address;
-    size_t max_backlog;             /* unsent bytes of one response before it is cut off */
-    uint64_t header_timeout_ms;     /* first byte to blank line: 408 */
-    uint64_t body_timeout_ms;       /* blank line to last body byte: 408 */
-    uint64_t idle_timeout_ms;       /* keep-alive between requests, and connect to first byte */
-    uint64_t write_timeout_ms;      /* a response that makes no progress: close */
+    size_t max_header_bytes; /* request line and fields, to the blank line: 431 */
+    size_t max_headers;      /* number of fields: 431 */
+    size_t max_body;         /* default for http_request_read_body(): 413 before reading */
+    size_t max_bodies;       /* all bodies together, save small ones (one always fits): 503 */
+    size_t max_connections;  /* 503 and close */
+    size_t max_connections_per_address; /* IPv6: of one /64 */
+    size_t max_backlog;                 /* unsent bytes of one stream before it is cut off */
+    /* 0: no limit. All are noticed up to a quarter of a second late. */
+    uint64_t header_timeout_ms; /* first byte to blank line: 408; and the TLS handshake */
+    uint64_t body_timeout_ms;   /* http_request_read_body() to last body byte: 408 */
+    uint64_t idle_timeout_ms;   /* keep-alive between requests, and connect to first byte */
+    uint64_t write_timeout_ms;  /* a response that makes no progress: close */
 };
 extern const struct http_limits HTTP_LIMITS_DEFAULT;
 
@@ -58,8 +61,9 @@ typedef void http_handler_fn(struct http_request *req, void *data);
 int http_server_new(uv_loop_t *loop, const struct http_options *options, http_handler_fn *handler,
                     void *data, struct http_server **ret, struct err *err);
 
-/* `address` is "127.0.0.1:8000", "[::1]:8000" or "name:port"; port 0 picks a free one. ret_bound
- * (may be NULL) receives "address:port" as bound, owned by the caller. */
+/* `address` is "127.0.0.1:8000", "[::1]:8000" or "name:port"; port 0 picks a free one. "localhost"
+ * is both loopback addresses, as far as this machine has them. ret_bound (may be NULL) receives
+ * the first "address:port" as bound, owned by the caller. Looking up another name blocks. */
 int http_server_listen(struct http_server *server, const char *address, char **ret_bound,
                        struct err *err);
 
@@ -69,7 +73,8 @@ int http_server_listen(struct http_server *server, const char *address, char **r
 void http_server_drain(struct http_server *server, uint64_t grace_ms, void (*on_drained)(void *),
                        void *data);
 
-/* Closes everything now; on_gone is called for open requests. NULL is fine. */
+/* Closes everything now; on_gone is called, before this returns, for open requests. What is left of
+ * the memory goes with the next turn of the loop. May be called from any callback. NULL is fine. */
 void http_server_free(struct http_server *server);
 
 struct http_stats {
@@ -99,8 +104,8 @@ bool http_request_header_at(const struct http_request *req, size_t index, const 
 /* A field that the coming answer will carry, whoever gives it. */
 void http_request_add_field(struct http_request *req, const char *name, const char *value);
 
-/* Whom to tell when the client goes away before the answer is complete (reset, end of file, time
- * limits, server freed). Never called after the answer is complete, nor from inside a call the
+/* Whom to tell when the client goes away before the answer is complete (reset, end of file, also
+ * of its sending side only, time limits, server freed). Never called after the answer is complete, nor from inside a call the
  * handler makes. */
 void http_request_on_gone(struct http_request *req, void (*on_gone)(void *data), void *data);
 

@@ -1,6 +1,7 @@
 #include "http/listener.h"
 
 #include "base/loop.h"
+#include "base/num.h"
 #include "http/peers.h"
 
 #include <errno.h>
@@ -117,8 +118,8 @@ static void start(void *data)
 static int split_address(const char *address, char **ret_host, char **ret_port, struct err *err)
 {
     const char *colon = strrchr(address, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-        strlen(colon + 1) > 5 || atoi(colon + 1) > 65535)
+    int64_t port;
+    if (!colon || num_parse_int(colon + 1, 0, 65535, &port) < 0)
         return err_set(err, EINVAL, "listen address \"%s\" must end in \":\" and a port", address);
     const char *host = address;
     size_t len = (size_t)(colon - address);
@@ -131,7 +132,7 @@ static int split_address(const char *address, char **ret_host, char **ret_port, 
     if (len == 0)
         return err_set(err, EINVAL, "listen address \"%s\" has no host", address);
     *ret_host = xstrndup(host, len);
-    *ret_port = xstrdup(colon + 1);
+    *ret_port = xasprintf("%d", (int)port);
     return 0;
 }
 

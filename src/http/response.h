@@ -21,8 +21,8 @@ struct response {
     enum response_framing framing;
     size_t length;
     const struct http_field *fields; /* NULL: none */
-    const char *more;                /* further fields as text, from response_add_field(); or NULL */
-    const char *date;                /* NULL: no Date field */
+    const char *more; /* further fields as text, from response_add_field(); or NULL */
+    const char *date; /* NULL: no Date field */
 };
 
 /* Asserts that the fields are well-formed: they come from our own program. */

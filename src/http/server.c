@@ -26,6 +26,7 @@ const struct http_limits HTTP_LIMITS_DEFAULT = {
     .max_header_bytes = 16 * 1024,
     .max_headers = 100,
     .max_body = 16 * 1024 * 1024,
+    .max_bodies = 32 * 1024 * 1024,
     .max_connections = 16 * 1024,
     .max_connections_per_address = 1024,
     .max_backlog = 8 * 1024 * 1024,

@@ -19,13 +19,16 @@ struct tls {
 
 /*** Certificate and key ***/
 
+/* The first error in OpenSSL's queue is the cause, the later ones say who noticed. */
 static int ssl_err(struct err *err, const char *what, const char *file)
 {
     char reason[256] = "unknown reason";
-    unsigned long code = ERR_peek_last_error();
+    unsigned long code = ERR_peek_error();
+    ERR_clear_error();
+    if (ERR_SYSTEM_ERROR(code))
+        return err_sys(err, ERR_GET_REASON(code), "%s %s", what, file);
     if (code)
         ERR_error_string_n(code, reason, sizeof(reason));
-    ERR_clear_error();
     return err_set(err, EINVAL, "%s %s: %s", what, file, reason);
 }
 

@@ -124,18 +124,34 @@ static int send_tls_output(struct wire *wire)
     return r;
 }
 
+/* Joins small pieces, since each tls_write() makes at least one record of its own. */
+static int encrypt(struct tls *tls, const uv_buf_t *bufs, unsigned n_bufs)
+{
+    char record[16 * 1024]; /* the most a record can hold */
+    size_t used = 0;
+    int r = 0;
+    for (unsigned i = 0; i < n_bufs && r == 0; i++) {
+        if (bufs[i].len <= sizeof(record) - used) {
+            memcpy(record + used, bufs[i].base, bufs[i].len);
+            used += bufs[i].len;
+            continue;
+        }
+        r = tls_write(tls, record, used);
+        used = 0;
+        if (r == 0)
+            r = tls_write(tls, bufs[i].base, bufs[i].len);
+    }
+    return r < 0 ? r : tls_write(tls, record, used);
+}
+
 int wire_send(struct wire *wire, const uv_buf_t *bufs, unsigned n_bufs)
 {
     if (wire->closed)
         return -ECONNRESET;
     if (!wire->tls)
         return send_raw(wire, bufs, n_bufs);
-    for (unsigned i = 0; i < n_bufs; i++) {
-        int r = tls_write(wire->tls, bufs[i].base, bufs[i].len);
-        if (r < 0)
-            return r;
-    }
-    return send_tls_output(wire);
+    int r = encrypt(wire->tls, bufs, n_bufs);
+    return r < 0 ? r : send_tls_output(wire);
 }
 
 size_t wire_unsent(const struct wire *wire)

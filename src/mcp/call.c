@@ -111,48 +111,69 @@ void call_send(struct mcp_call *call, json_t *message, enum outlet_kind kind)
     call->outlet->ops->send(call->outlet, text.data, text.len, kind, 200);
 }
 
-/* Every way to finish ends here. Takes `reply`. */
-static void call_end(struct mcp_call *call, json_t *reply, int status)
+/* Every way to finish ends here, once. */
+static void call_end(struct mcp_call *call, const struct buf *text, int status)
 {
-    auto_json *taken = reply;
     assert(!call->finished);
     call->finished = true;
-    if (!call->cancelled) {
-        auto_buf text = BUF_INIT(call->server->limits.max_answer);
-        if (json_write(&text, taken) < 0) {
-            struct rpc_error error = { 0 };
-            rpc_error_set(&error, MCP_INTERNAL_ERROR,
-                          "the answer is longer than max_answer (%zu bytes)", text.max);
-            auto_json *instead = rpc_error_reply(call->id, &error);
-            text.max = BUF_NO_CEILING;
-            (void)json_write(&text, instead);
-            status = 200;
-        }
-        call->outlet->ops->send(call->outlet, text.data, text.len, OUTLET_RESPONSE, status);
-    }
+    if (!call->cancelled)
+        call->outlet->ops->send(call->outlet, text->data, text->len, OUTLET_RESPONSE, status);
     if (call->holds == 0)
         call_free(call);
 }
 
+/* Takes `reply`. */
+static void call_end_json(struct mcp_call *call, json_t *reply, int status)
+{
+    auto_json *taken = reply;
+    auto_buf text = BUF_INIT(call->server->limits.max_answer);
+    if (!call->cancelled && json_write(&text, taken) < 0) {
+        struct rpc_error error = { 0 };
+        rpc_error_set(&error, MCP_INTERNAL_ERROR,
+                      "the answer is longer than max_answer (%zu bytes)", text.max);
+        auto_json *instead = rpc_error_reply(call->id, &error);
+        text.max = BUF_NO_CEILING;
+        (void)json_write(&text, instead);
+        status = 200;
+    }
+    call_end(call, &text, status);
+}
+
+void call_complete_result(const struct mcp_call *call, json_t *result)
+{
+    if (!revision_has(call->revision, IS_STATELESS))
+        return;
+    if (!json_object_get(result, "resultType"))
+        json_put_str(result, "resultType", "complete");
+    json_t *meta = json_object_get(result, "_meta");
+    if (!meta) {
+        meta = json_object();
+        json_put(result, "_meta", meta);
+    }
+    json_put(meta, META_SERVER_INFO, json_incref(call->server->implementation));
+}
+
 void call_reply(struct mcp_call *call, json_t *result)
 {
-    if (revision_has(call->revision, IS_STATELESS)) {
-        if (!json_object_get(result, "resultType"))
-            json_put_str(result, "resultType", "complete");
-        json_t *meta = json_object_get(result, "_meta");
-        if (!meta) {
-            meta = json_object();
-            json_put(result, "_meta", meta);
-        }
-        json_put(meta, META_SERVER_INFO, json_incref(call->server->implementation));
-    }
-    call_end(call, rpc_result(call->id, result), 200);
+    call_complete_result(call, result);
+    call_end_json(call, rpc_result(call->id, result), 200);
+}
+
+void call_reply_text(struct mcp_call *call, const char *result)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING); /* the result is one of ours, and was measured */
+    (void)buf_add_str(&text, "{\"jsonrpc\":\"2.0\",\"id\":");
+    (void)json_write(&text, call->id);
+    (void)buf_add_str(&text, ",\"result\":");
+    (void)buf_add_str(&text, result);
+    (void)buf_add_char(&text, '}');
+    call_end(call, &text, 200);
 }
 
 void call_reply_error(struct mcp_call *call, struct rpc_error *error, int status)
 {
     call->server->stats.errors_total++;
-    call_end(call, rpc_error_reply(call->id, error), status);
+    call_end_json(call, rpc_error_reply(call->id, error), status);
     rpc_error_done(error);
 }
 
@@ -375,8 +396,8 @@ int call_open_state(struct mcp_call *call, struct rpc_error *error)
         return 0;
     const char *text = json_str(call->params, "requestState");
     auto_free char *binding = call_binding(call);
-    int r = text ? seal_open(call->server->seal_key, text, binding, wall_ms(), &call->state)
-                 : -EBADMSG;
+    int r =
+        text ? seal_open(call->server->seal_key, text, binding, wall_ms(), &call->state) : -EBADMSG;
     if (r < 0)
         rpc_error_set(error, MCP_INVALID_PARAMS,
                       r == -ETIME ? "requestState: expired; send the request anew without it"

@@ -208,7 +208,8 @@ static bool check_prompt_args(struct mcp_call *call, const struct mcp_prompt *pr
     }
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)call->arguments, key, value) {
+    json_object_foreach((json_t *)call->arguments, key, value)
+    {
         const struct mcp_prompt_arg *arg = args;
         while (arg->name && !str_eq(arg->name, key))
             arg++;
@@ -416,11 +417,13 @@ static void dispatch_value(struct peer *peer, struct outlet *outlet, json_t *val
 {
     struct rpc_error error = { 0 };
     struct rpc_message message;
-    if (rpc_parse(value, &message, &error) == 0) {
+    int r = rpc_parse(value, &message, &error);
+    if (r == 0)
         dispatch_single(peer, outlet, &message);
-        return;
-    }
-    dispatch_refuse(outlet, message.id, &error, 400);
+    else if (message.kind == RPC_RESPONSE)
+        peer_take_response(peer, &(struct rpc_message){ .id = message.id }); /* as a refusal */
+    else if (message.kind == RPC_REQUEST)
+        dispatch_refuse(outlet, message.id, &error, 400);
     rpc_error_done(&error);
 }
 
@@ -445,7 +448,8 @@ static const char *batch_fault(const struct peer *peer, const json_t *array)
         return "the batch holds more messages than max_batch";
     size_t i;
     json_t *item;
-    json_array_foreach (array, i, item) {
+    json_array_foreach(array, i, item)
+    {
         struct rpc_error ignored = { 0 };
         struct rpc_message message;
         int r = rpc_parse(item, &message, &ignored);
@@ -457,15 +461,17 @@ static const char *batch_fault(const struct peer *peer, const json_t *array)
     return NULL;
 }
 
-/* Messages that will be answered: requests, and what cannot be read. */
+/* Messages that will be answered: requests, and what is nothing at all. */
 static size_t batch_answers(const json_t *array)
 {
     size_t i, answers = 0;
     json_t *item;
-    json_array_foreach (array, i, item) {
+    json_array_foreach(array, i, item)
+    {
         struct rpc_error ignored = { 0 };
         struct rpc_message message;
-        if (rpc_parse(item, &message, &ignored) < 0 || message.kind == RPC_REQUEST)
+        (void)rpc_parse(item, &message, &ignored); /* the kind is set in any case */
+        if (message.kind == RPC_REQUEST)
             answers++;
         rpc_error_done(&ignored);
     }
@@ -485,8 +491,7 @@ bool dispatch_batch(struct peer *peer, struct outlet *outlet, json_t *array)
     struct outlet *gather = answers ? outlet_new_batch(outlet, answers) : outlet_ref(outlet);
     size_t i;
     json_t *item;
-    json_array_foreach (array, i, item)
-        dispatch_value(peer, gather, item);
+    json_array_foreach(array, i, item) dispatch_value(peer, gather, item);
     outlet_unref(gather);
     return answers > 0;
 }

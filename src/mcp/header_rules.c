@@ -131,8 +131,8 @@ static const char *name_source(const char *method)
     static const struct {
         const char *method, *member;
     } sources[] = {
-        { "tools/call", "name" },     { "prompts/get", "name" },     { "resources/read", "uri" },
-        { "tasks/get", "taskId" },    { "tasks/update", "taskId" },  { "tasks/cancel", "taskId" },
+        { "tools/call", "name" },  { "prompts/get", "name" },    { "resources/read", "uri" },
+        { "tasks/get", "taskId" }, { "tasks/update", "taskId" }, { "tasks/cancel", "taskId" },
     };
     for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
         if (str_eq(sources[i].method, method))

@@ -130,9 +130,9 @@ static void serve_handshake(const struct post *post, struct http_request *req,
     }
     struct stream *stream = post_stream(post, session, req);
     stream->opens_session = true;
-    struct call_request request = {
-        .peer = &session->peer, .outlet = &stream->outlet, .message = message
-    };
+    struct call_request request = { .peer = &session->peer,
+                                    .outlet = &stream->outlet,
+                                    .message = message };
     dispatch_request(&request); /* answers at once */
     stream_let_go(stream);
     if (!session->peer.initialized)
@@ -192,7 +192,8 @@ static bool batch_has_claim(const json_t *array)
 {
     size_t i;
     json_t *item;
-    json_array_foreach (array, i, item) {
+    json_array_foreach(array, i, item)
+    {
         const json_t *meta = json_object_get(json_object_get(item, "params"), "_meta");
         if (json_object_get(meta, META_VERSION))
             return true;
@@ -282,7 +283,7 @@ static void serve_message(const struct post *post, struct http_request *req, con
     struct rpc_error error = { 0 };
     struct rpc_message message;
     if (rpc_parse(root, &message, &error) < 0) {
-        refuse(req, 400, message.id, &error);
+        refuse(req, 400, message.kind == RPC_REQUEST ? message.id : NULL, &error);
         rpc_error_done(&error);
     } else if (message.kind != RPC_RESPONSE && dispatch_is_handshake(&message)) {
         serve_handshake(post, req, &message);
@@ -313,6 +314,7 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     else
         serve_message(post, req, root);
     json_decref(root);
+    memory_trim(len);
     post_free(post);
 }
 

@@ -1,5 +1,6 @@
 #include "mcp/http_guard.h"
 
+#include "base/buf.h"
 #include "base/text.h"
 #include "http/http.h"
 #include "mcp/mcp.h"
@@ -157,13 +158,31 @@ static void challenge(struct http_request *req, const char *challenge_value, con
     refuse(req, 401, fields, text);
 }
 
+/* Appends those of the headers asked for that mirror a tool's argument: their names are the tools',
+ * and there is no wildcard for a prefix. */
+static void add_mirrored(struct buf *allowed, const char *asked)
+{
+    static const char prefix[] = "mcp-param-";
+    static const char token[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "!#$%&'*+-.^_`|~";
+    while (asked && *asked) {
+        asked += strspn(asked, ", \t");
+        size_t len = strcspn(asked, ", \t");
+        if (strncasecmp(asked, prefix, strlen(prefix)) == 0 && strspn(asked, token) == len)
+            (void)buf_printf(allowed, ", %.*s", (int)len, asked);
+        asked += len;
+    }
+}
+
 static void preflight(struct http_request *req)
 {
-    static const struct http_field fields[] = {
+    auto_buf allowed = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add_str(&allowed, "content-type, accept, authorization, mcp-protocol-version, "
+                                "mcp-method, mcp-name, mcp-session-id, last-event-id");
+    add_mirrored(&allowed, http_request_header(req, "Access-Control-Request-Headers"));
+    const struct http_field fields[] = {
         { "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS" },
-        { "Access-Control-Allow-Headers",
-          "content-type, accept, authorization, mcp-protocol-version, mcp-method, mcp-name, "
-          "mcp-session-id, last-event-id" },
+        { "Access-Control-Allow-Headers", buf_str(&allowed) },
         { "Access-Control-Max-Age", "600" },
         { 0 },
     };
@@ -175,13 +194,13 @@ static void preflight(struct http_request *req)
 static bool check_token(const struct http_guard *guard, struct http_request *req)
 {
     const char *value = http_request_header(req, "Authorization");
-    if (!value) {
+    /* RFC 6750, 3.1: who has not tried with a token is told of no error. */
+    if (!value || strncasecmp(value, "Bearer ", 7) != 0) {
         challenge(req, "Bearer realm=\"belljar\"",
                   "this server needs a token: send Authorization: Bearer …");
         return false;
     }
-    if (http_request_header_count(req, "Authorization") == 1 &&
-        strncasecmp(value, "Bearer ", 7) == 0 && secret_eq(value + 7, guard->token))
+    if (http_request_header_count(req, "Authorization") == 1 && secret_eq(value + 7, guard->token))
         return true;
     challenge(req,
               "Bearer realm=\"belljar\", error=\"invalid_token\", "
@@ -200,7 +219,8 @@ static bool check_origin(const struct http_guard *guard, struct http_request *re
         return false;
     }
     http_request_add_field(req, "Access-Control-Allow-Origin", origin);
-    http_request_add_field(req, "Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate");
+    http_request_add_field(req, "Access-Control-Expose-Headers",
+                           "Mcp-Session-Id, WWW-Authenticate");
     http_request_add_field(req, "Vary", "Origin");
     return true;
 }

@@ -17,10 +17,10 @@ struct http_guard;
 struct http_request;
 
 struct http_guard_options {
-    const char *token; /* NULL: no authentication */
+    const char *token;               /* NULL: no authentication */
     struct str_list allowed_hosts;   /* "name" (any port) or "name:port" */
     struct str_list allowed_origins; /* "https://app.example", exact */
-    bool any_host; /* the server listens beyond loopback */
+    bool any_host;                   /* the server listens beyond loopback */
 };
 
 /* Copies what it needs. */

@@ -43,9 +43,9 @@ static void write_priming(struct stream *stream)
 {
     if (!stream->session || !revision_has(stream->revision, HAS_PRIMING))
         return;
-    auto_free char *event = xasprintf("id: %llu-0\nretry: %llu\ndata: \n\n",
-                                      (unsigned long long)stream->id,
-                                      (unsigned long long)stream->http->options.retry_ms);
+    auto_free char *event =
+        xasprintf("id: %llu-0\nretry: %llu\ndata: \n\n", (unsigned long long)stream->id,
+                  (unsigned long long)stream->http->options.retry_ms);
     write_text(stream->req, event);
 }
 
@@ -98,8 +98,7 @@ static void stream_release_request(struct stream *stream)
 static void stream_answer_json(struct stream *stream, const char *text, size_t len, int status)
 {
     struct http_request *req = steal_ptr(&stream->req);
-    const char *session_id =
-        stream->opens_session && stream->session ? stream->session->id : NULL;
+    const char *session_id = stream->opens_session && stream->session ? stream->session->id : NULL;
     const struct http_field fields[] = { { "Content-Type", "application/json" },
                                          { session_id ? "Mcp-Session-Id" : NULL, session_id },
                                          { 0 } };
@@ -175,8 +174,10 @@ static void stream_hang_up(struct outlet *outlet, uint64_t retry_ms)
         return;
     if (stream->state == STREAM_WAITING)
         stream_begin(stream);
-    auto_free char *retry = xasprintf("retry: %llu\n\n", (unsigned long long)retry_ms);
-    write_text(stream->req, retry);
+    if (revision_has(stream->revision, HAS_PRIMING)) {
+        auto_free char *retry = xasprintf("retry: %llu\n\n", (unsigned long long)retry_ms);
+        write_text(stream->req, retry);
+    }
     stream_release_request(stream);
 }
 

@@ -68,15 +68,15 @@ enum stream_state { STREAM_WAITING, STREAM_EVENTS, STREAM_ENDED };
 struct stream {
     struct outlet outlet;
     struct mcp_http *http;
-    struct list link; /* http->streams */
+    struct list link;        /* http->streams */
     struct session *session; /* NULL in the stateless era, or when the session has ended */
     uint64_t id, next_number;
     struct http_request *req; /* NULL: no connection at the moment */
     enum stream_state state;
     enum revision revision;
     bool accepts_json, accepts_events;
-    bool standing;       /* carries no answer and never ends by itself */
-    bool opens_session;  /* the answer tells the session id */
+    bool standing;      /* carries no answer and never ends by itself */
+    bool opens_session; /* the answer tells the session id */
     struct timer *keepalive;
     struct peer *own_peer; /* stateless era: the client for this one exchange */
 };

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "mcp/uri_template.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /*** Pages ***/
@@ -47,17 +48,12 @@ static bool cursor_read(const json_t *cursor, enum entry_kind kind, size_t count
     return true;
 }
 
-void method_list(struct mcp_call *call, enum entry_kind kind)
+/* The result for the entries from `at` on; a new reference. */
+static json_t *page_result(const struct mcp_call *call, enum entry_kind kind, const json_t *all,
+                           size_t at)
 {
-    const json_t *all = registry_list(&call->server->registry, kind, call->revision);
-    const json_t *cursor = json_object_get(call->params, "cursor");
-    size_t count = json_array_size(all), at = 0;
-    if (cursor && !cursor_read(cursor, kind, count, &at)) {
-        call_reply_errorf(call, MCP_INVALID_PARAMS, "cursor: not one that this list gave");
-        return;
-    }
-    size_t end = count - at > call->server->limits.page_size ? at + call->server->limits.page_size
-                                                              : count;
+    size_t count = json_array_size(all), page_size = call->server->limits.page_size;
+    size_t end = count - at > page_size ? at + page_size : count;
     json_t *page = json_array();
     for (; at < end; at++)
         json_push(page, json_incref(json_array_get(all, at)));
@@ -72,6 +68,33 @@ void method_list(struct mcp_call *call, enum entry_kind kind)
         json_put(result, "ttlMs",
                  json_integer(shared ? (json_int_t)call->server->limits.list_ttl_ms : 0));
         json_put_str(result, "cacheScope", shared ? "public" : "private");
+    }
+    return result;
+}
+
+void method_list(struct mcp_call *call, enum entry_kind kind)
+{
+    struct mcp_server *server = call->server;
+    const json_t *all = registry_list(&server->registry, kind, call->revision);
+    const json_t *cursor = json_object_get(call->params, "cursor");
+    char **whole = &server->registry.tables[kind].whole[call->revision];
+    size_t at = 0;
+    if (cursor && !cursor_read(cursor, kind, json_array_size(all), &at)) {
+        call_reply_errorf(call, MCP_INVALID_PARAMS, "cursor: not one that this list gave");
+        return;
+    }
+    if (!cursor && *whole) {
+        call_reply_text(call, *whole);
+        return;
+    }
+    json_t *result = page_result(call, kind, all, at);
+    if (!json_object_get(result, "nextCursor") && !cursor) {
+        call_complete_result(call, result);
+        char *text = json_text(result);
+        if (strlen(text) < server->limits.max_answer / 2) /* so that it fits with any id */
+            *whole = text;
+        else
+            free(text);
     }
     call_reply(call, result);
 }

@@ -81,22 +81,22 @@ struct mcp_info {
 };
 
 struct mcp_limits {
-    struct json_limits json;     /* of each message that comes in */
-    size_t max_message;          /* bytes of one line on stdio */
-    size_t max_answer;           /* bytes of one result; a longer one becomes an error */
-    size_t max_batch;            /* messages in a 2025-03-26 batch */
-    size_t max_requests;         /* unanswered requests of one client */
-    size_t max_subscriptions;    /* of one client: listen streams, and subscribed resources */
-    size_t page_size;            /* entries of one list page */
-    uint64_t list_ttl_ms;        /* cache hint on lists and discover (2026-07-28) */
-    uint64_t state_ttl_ms;       /* how long a requestState of mcp_call_ask() is honoured */
+    struct json_limits json;  /* of each message that comes in */
+    size_t max_message;       /* bytes of one line on stdio */
+    size_t max_answer;        /* bytes of one result; a longer one becomes an error */
+    size_t max_batch;         /* messages in a 2025-03-26 batch */
+    size_t max_requests;      /* unanswered requests of one client */
+    size_t max_subscriptions; /* of one client: listen streams, and subscribed resources */
+    size_t page_size;         /* entries of one list page */
+    uint64_t list_ttl_ms;     /* cache hint on lists and discover (2026-07-28) */
+    uint64_t state_ttl_ms;    /* how long a requestState of mcp_call_ask() is honoured */
 };
 extern const struct mcp_limits MCP_LIMITS_DEFAULT;
 
 enum mcp_capability {
-    MCP_LOGGING = 1 << 0,            /* mcp_call_log() reaches clients */
-    MCP_SUBSCRIBE = 1 << 1,          /* mcp_server_resource_updated() will be called */
-    MCP_TOOLS_CHANGE = 1 << 2,       /* the lists change while serving */
+    MCP_LOGGING = 1 << 0,      /* mcp_call_log() reaches clients */
+    MCP_SUBSCRIBE = 1 << 1,    /* mcp_server_resource_updated() will be called */
+    MCP_TOOLS_CHANGE = 1 << 2, /* the lists change while serving */
     MCP_RESOURCES_CHANGE = 1 << 3,
     MCP_PROMPTS_CHANGE = 1 << 4,
 };
@@ -130,7 +130,7 @@ enum mcp_hint {
 struct mcp_tool {
     const char *name; /* 1–64 of A–Z a–z 0–9 _ - */
     const char *title;
-    const char *description; /* required */
+    const char *description;    /* required */
     const struct shape *input;  /* NULL: takes no arguments */
     const struct shape *output; /* NULL: no structured content; see mcp_call_structured() */
     const char *input_schema;   /* JSON text instead of `input`: published as it stands; the
@@ -187,7 +187,7 @@ struct mcp_prompt_arg {
 struct mcp_prompt {
     const char *name;
     const char *title;
-    const char *description; /* required */
+    const char *description;           /* required */
     const struct mcp_prompt_arg *args; /* NULL: none */
     const struct mcp_icon *icons;
     /* `args` is an object of strings; required ones are there, unknown ones were refused. */
@@ -303,8 +303,8 @@ enum mcp_error {
     MCP_METHOD_NOT_FOUND = -32601,
     MCP_INVALID_PARAMS = -32602,
     MCP_INTERNAL_ERROR = -32603,
-    MCP_RESOURCE_NOT_FOUND = -32002,    /* handshake era only: use mcp_call_not_found() */
-    MCP_HEADER_MISMATCH = -32020,       /* stateless era, HTTP */
+    MCP_RESOURCE_NOT_FOUND = -32002, /* handshake era only: use mcp_call_not_found() */
+    MCP_HEADER_MISMATCH = -32020,    /* stateless era, HTTP */
     MCP_MISSING_CAPABILITY = -32021,
     MCP_UNSUPPORTED_VERSION = -32022,
 };
@@ -338,9 +338,10 @@ struct mcp_http_options {
     uint64_t session_timeout_ms; /* idle time after which a session ends */
     size_t event_buffer_bytes;   /* kept per session for resumption */
     size_t event_buffer_count;
-    uint64_t keepalive_ms;  /* silence after which a waiting call turns into a stream with comments */
-    uint64_t retry_ms;      /* reconnection time told to clients */
-    size_t high_water;      /* unsent bytes above which progress and log messages are dropped */
+    uint64_t
+        keepalive_ms;  /* silence after which a waiting call turns into a stream with comments */
+    uint64_t retry_ms; /* reconnection time told to clients */
+    size_t high_water; /* unsent bytes above which progress and log messages are dropped */
 };
 extern const struct mcp_http_options MCP_HTTP_OPTIONS_DEFAULT;
 

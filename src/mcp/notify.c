@@ -100,7 +100,8 @@ static bool subscribed_to(const struct peer *peer, const char *uri)
 {
     const char *subscribed;
     json_t *value;
-    json_object_foreach (peer->subscribed, subscribed, value) {
+    json_object_foreach(peer->subscribed, subscribed, value)
+    {
         if (uri_is_under(uri, subscribed))
             return true;
     }
@@ -111,7 +112,8 @@ static bool listens_to(const struct listen *listen, const char *uri)
 {
     size_t i;
     json_t *subscribed;
-    json_array_foreach (listen->uris, i, subscribed) {
+    json_array_foreach(listen->uris, i, subscribed)
+    {
         if (uri_is_under(uri, json_string_value(subscribed)))
             return true;
     }
@@ -193,14 +195,16 @@ static bool listen_read(struct listen *listen, struct mcp_call *call)
     if (!uris)
         return true;
     if (!json_is_array(uris) || json_array_size(uris) > call->server->limits.max_subscriptions) {
-        call_reply_errorf(call, MCP_INVALID_PARAMS,
-                          "notifications.resourceSubscriptions: must be an array of at most %zu URIs",
-                          call->server->limits.max_subscriptions);
+        call_reply_errorf(
+            call, MCP_INVALID_PARAMS,
+            "notifications.resourceSubscriptions: must be an array of at most %zu URIs",
+            call->server->limits.max_subscriptions);
         return false;
     }
     size_t i;
     json_t *uri;
-    json_array_foreach (uris, i, uri) {
+    json_array_foreach(uris, i, uri)
+    {
         if (!json_is_string(uri) || !uri_valid(json_string_value(uri))) {
             call_reply_errorf(call, MCP_INVALID_PARAMS,
                               "notifications.resourceSubscriptions[%zu]: must be an absolute URI",

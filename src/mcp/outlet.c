@@ -20,7 +20,8 @@ static void batch_one_less(struct batch *batch)
         return;
     }
     (void)buf_add_char(&batch->array, ']');
-    batch->inner->ops->send(batch->inner, batch->array.data, batch->array.len, OUTLET_RESPONSE, 200);
+    batch->inner->ops->send(batch->inner, batch->array.data, batch->array.len, OUTLET_RESPONSE,
+                            200);
 }
 
 static void batch_send(struct outlet *outlet, const char *text, size_t len, enum outlet_kind kind,

@@ -141,7 +141,9 @@ static void table_forget_fitted(struct entry_table *table)
 {
     for (int i = 0; i < REVISION_COUNT; i++) {
         json_decref(table->fitted[i]);
+        free(table->whole[i]);
         table->fitted[i] = NULL;
+        table->whole[i] = NULL;
     }
 }
 
@@ -158,20 +160,18 @@ static void registry_add(struct registry *registry, enum entry_kind kind, const 
 
 void mcp_server_add_tool(struct mcp_server *server, const struct mcp_tool *tool, void *data)
 {
-    registry_add(&server->registry, ENTRY_TOOL,
-                 &(struct entry){ .tool = tool,
-                                  .data = data,
-                                  .listing = tool_listing(tool),
-                                  .hidden = tool->hidden });
+    registry_add(
+        &server->registry, ENTRY_TOOL,
+        &(struct entry){
+            .tool = tool, .data = data, .listing = tool_listing(tool), .hidden = tool->hidden });
 }
 
 void mcp_server_add_resource(struct mcp_server *server, const struct mcp_resource *resource,
                              void *data)
 {
-    registry_add(
-        &server->registry, ENTRY_RESOURCE,
-        &(struct entry){
-            .resource = resource, .data = data, .listing = resource_listing(resource) });
+    registry_add(&server->registry, ENTRY_RESOURCE,
+                 &(struct entry){
+                     .resource = resource, .data = data, .listing = resource_listing(resource) });
 }
 
 void mcp_server_add_template(struct mcp_server *server, const struct mcp_template *templ,

@@ -4,10 +4,10 @@
 
 enum {
     FEATURES_2024_11_05 = 0,
-    FEATURES_2025_03_26 = HAS_TOOL_ANNOTATIONS | HAS_AUDIO | HAS_PROGRESS_MESSAGE |
-                          HAS_COMPLETIONS_CAPABILITY,
-    FEATURES_2025_06_18 = FEATURES_2025_03_26 | HAS_TITLE | HAS_STRUCTURED | HAS_RESOURCE_LINK |
-                          HAS_ELICITATION,
+    FEATURES_2025_03_26 =
+        HAS_TOOL_ANNOTATIONS | HAS_AUDIO | HAS_PROGRESS_MESSAGE | HAS_COMPLETIONS_CAPABILITY,
+    FEATURES_2025_06_18 =
+        FEATURES_2025_03_26 | HAS_TITLE | HAS_STRUCTURED | HAS_RESOURCE_LINK | HAS_ELICITATION,
     FEATURES_2025_11_25 = FEATURES_2025_06_18 | HAS_ICONS | HAS_TOOL_INPUT_ERRORS,
 };
 
@@ -60,12 +60,8 @@ struct member_rule {
 };
 
 static const struct member_rule tool_rules[] = {
-    { HAS_TOOL_ANNOTATIONS, "annotations" },
-    { HAS_TITLE, "title" },
-    { HAS_TITLE, "_meta" },
-    { HAS_STRUCTURED, "outputSchema" },
-    { HAS_ICONS, "icons" },
-    { 0 },
+    { HAS_TOOL_ANNOTATIONS, "annotations" }, { HAS_TITLE, "title" }, { HAS_TITLE, "_meta" },
+    { HAS_STRUCTURED, "outputSchema" },      { HAS_ICONS, "icons" }, { 0 },
 };
 
 /* Resources, templates, prompts and content blocks; of these only links have title and icons among

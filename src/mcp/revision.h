@@ -28,8 +28,8 @@ enum revision_feature {
     HAS_STRUCTURED = 1 << 6,
     HAS_RESOURCE_LINK = 1 << 7,
     HAS_ELICITATION = 1 << 8,
-    HAS_ICONS = 1 << 9, /* and description, websiteUrl of an implementation */
-    HAS_PRIMING = 1 << 10, /* empty first SSE event, retry, polling */
+    HAS_ICONS = 1 << 9,              /* and description, websiteUrl of an implementation */
+    HAS_PRIMING = 1 << 10,           /* empty first SSE event, retry, polling */
     HAS_TOOL_INPUT_ERRORS = 1 << 11, /* bad arguments are tool results, not protocol errors */
     IS_STATELESS = 1 << 12, /* resultType, cache hints, serverInfo in _meta, envelope per request */
 };

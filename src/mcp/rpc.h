@@ -29,8 +29,8 @@ struct rpc_message {
 
 /* An error about to be sent. Setting it overwrites what was there, without releasing it. */
 struct rpc_error {
-    int code;      /* enum mcp_error */
-    json_t *data;  /* owned, or NULL */
+    int code;     /* enum mcp_error */
+    json_t *data; /* owned, or NULL */
     char text[400];
 };
 void rpc_error_set(struct rpc_error *error, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -41,9 +41,9 @@ void rpc_error_done(struct rpc_error *error);
 int rpc_parse(const json_t *root, struct rpc_message *ret, struct rpc_error *error);
 
 /* New messages; `id` is borrowed (copied by reference) unless stated. */
-json_t *rpc_result(json_t *id, json_t *result);                    /* takes result */
-json_t *rpc_error_reply(json_t *id, const struct rpc_error *error); /* id NULL: left out */
-json_t *rpc_notification(const char *method, json_t *params);      /* takes params; NULL: none */
+json_t *rpc_result(json_t *id, json_t *result);                      /* takes result */
+json_t *rpc_error_reply(json_t *id, const struct rpc_error *error);  /* id NULL: left out */
+json_t *rpc_notification(const char *method, json_t *params);        /* takes params; NULL: none */
 json_t *rpc_request(json_t *id, const char *method, json_t *params); /* takes id and params */
 
 /* Does the message claim a stateless revision: params._meta holds META_VERSION at all? */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 const struct mcp_limits MCP_LIMITS_DEFAULT = {
-    .json = { .depth = 128, .digits = 512, .nodes = 1000000 },
+    .json = { .depth = 128, .digits = 512, .nodes = 200000 },
     .max_message = 16 << 20,
     .max_answer = 4 << 20,
     .max_batch = 64,
@@ -36,7 +36,7 @@ void mcp_server_free(struct mcp_server *server)
 {
     if (!server)
         return;
-    assert(list_empty(&server->peers)); /* transports go first */
+    assert(list_empty(&server->peers));   /* transports go first */
     assert(list_empty(&server->orphans)); /* and handlers finish what they deferred */
     registry_done(&server->registry);
     json_decref(server->implementation);

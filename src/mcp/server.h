@@ -36,7 +36,10 @@ struct entry {
 struct entry_table {
     struct entry *entries; /* in order of registration, which is the order of listing */
     size_t count;
-    json_t *fitted[REVISION_COUNT]; /* the visible listings, made when first asked for */
+    /* Made when first asked for: the visible listings, and the text of the whole result where one
+     * page holds it (a list is asked for far more often than it changes). */
+    json_t *fitted[REVISION_COUNT];
+    char *whole[REVISION_COUNT];
 };
 
 struct registry {
@@ -118,7 +121,7 @@ struct mcp_call {
     struct peer *peer; /* NULL once the client is gone */
     struct list link;  /* peer->calls, or server->orphans */
     struct outlet *outlet;
-    json_t *root;      /* the message; keeps everything borrowed below alive */
+    json_t *root; /* the message; keeps everything borrowed below alive */
     json_t *id;
     const json_t *params; /* never NULL */
     enum revision revision;
@@ -161,6 +164,9 @@ struct mcp_call *call_new(const struct call_request *request);
 
 /* Ends a call with a whole result (taken) or an error; members of the stateless era are added. */
 void call_reply(struct mcp_call *call, json_t *result);
+/* The same in two steps, for a result whose text is kept. */
+void call_complete_result(const struct mcp_call *call, json_t *result);
+void call_reply_text(struct mcp_call *call, const char *result);
 void call_reply_error(struct mcp_call *call, struct rpc_error *error, int status);
 void call_reply_errorf(struct mcp_call *call, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 

@@ -371,8 +371,8 @@ static int decode_items(const struct field *list, const json_t *array, void **re
     char *items = xcalloc(count, item_size(list));
     for (size_t i = 0; i < count; i++) {
         struct place here = { .outer = place, .index = i };
-        int r = decode_value(&item, json_array_get(array, i), items + i * item_size(list), &here,
-                             err);
+        int r =
+            decode_value(&item, json_array_get(array, i), items + i * item_size(list), &here, err);
         if (r < 0) {
             free_items(list, items, i);
             return r;
@@ -414,7 +414,7 @@ static int decode_value(const struct field *field, const json_t *value, void *re
         return 0;
     case FIELD_TYPE_STRS: {
         struct str_list *list = ret;
-        void *items;
+        void *items = NULL;
         int r = decode_items(field, value, &items, &list->count, place, err);
         if (r == 0)
             list->items = items;
@@ -599,8 +599,8 @@ json_t *shape_encode(const struct shape *shape, const void *value)
 {
     json_t *object = json_object();
     for (const struct field *field = shape ? shape->fields : no_fields; field->type; field++) {
-        bool given = !field->has_offset ||
-                     *(const bool *)at_offset_const(value, field->has_offset - 1);
+        bool given =
+            !field->has_offset || *(const bool *)at_offset_const(value, field->has_offset - 1);
         json_t *member = given ? encode_value(field, at_offset_const(value, field->offset)) : NULL;
         if (!member && field->nullable)
             member = json_null();

@@ -59,21 +59,21 @@ struct field {
 
     /* Everything below is optional; zero means "no such rule". */
     bool required;
-    bool nullable;            /* null is a value; output: a NULL string or absent object is null */
-    size_t has_offset;        /* offset + 1 of a bool set when the member was given */
-    const char *preset_str;   /* default, shown in the schema */
-    int64_t preset_int;       /* used when has_preset */
+    bool nullable;          /* null is a value; output: a NULL string or absent object is null */
+    size_t has_offset;      /* offset + 1 of a bool set when the member was given */
+    const char *preset_str; /* default, shown in the schema */
+    int64_t preset_int;     /* used when has_preset */
     double preset_real;
     bool preset_bool;
-    bool has_preset;          /* for int, real and bool presets */
-    bool has_min, has_max;    /* int: min/max; real: min_real/max_real */
+    bool has_preset;       /* for int, real and bool presets */
+    bool has_min, has_max; /* int: min/max; real: min_real/max_real */
     int64_t min, max;
     double min_real, max_real;
-    size_t min_len, max_len;  /* strings: bytes; lists: items */
-    size_t item_max_len;      /* STRS: bytes of one item */
+    size_t min_len, max_len;    /* strings: bytes; lists: items */
+    size_t item_max_len;        /* STRS: bytes of one item */
     const char *const *choices; /* strings, or items of STRS: NULL-terminated enum */
-    bool any_case;            /* choices match in any case; decoded in the spelling given here */
-    const char *mcp_header;   /* x-mcp-header: clients mirror the argument in Mcp-Param-… */
+    bool any_case;              /* choices match in any case; decoded in the spelling given here */
+    const char *mcp_header;     /* x-mcp-header: clients mirror the argument in Mcp-Param-… */
     const struct shape *nested;
 };
 
@@ -87,31 +87,54 @@ struct shape {
     (offsetof(S, member) + 0 * sizeof(char[_Generic(((S *)0)->member, ctype : 1, default : -1)]))
 
 #define FIELD_STR(S, member, help_, ...)                                                           \
-    { .name = #member, .type = FIELD_TYPE_STR, .offset = FIELD_AT(S, member, const char *),        \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_STR, .offset = FIELD_AT(S, member, const char *),      \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_INT(S, member, help_, ...)                                                           \
-    { .name = #member, .type = FIELD_TYPE_INT, .offset = FIELD_AT(S, member, int64_t),             \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_INT, .offset = FIELD_AT(S, member, int64_t),           \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_REAL(S, member, help_, ...)                                                          \
-    { .name = #member, .type = FIELD_TYPE_REAL, .offset = FIELD_AT(S, member, double),             \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_REAL, .offset = FIELD_AT(S, member, double),           \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_BOOL(S, member, help_, ...)                                                          \
-    { .name = #member, .type = FIELD_TYPE_BOOL, .offset = FIELD_AT(S, member, bool),               \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_BOOL, .offset = FIELD_AT(S, member, bool),             \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_JSON(S, member, help_, ...)                                                          \
-    { .name = #member, .type = FIELD_TYPE_JSON, .offset = FIELD_AT(S, member, const json_t *),     \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_JSON, .offset = FIELD_AT(S, member, const json_t *),   \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_STRS(S, member, help_, ...)                                                          \
-    { .name = #member, .type = FIELD_TYPE_STRS, .offset = FIELD_AT(S, member, struct str_list),    \
-      .help = (help_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_STRS, .offset = FIELD_AT(S, member, struct str_list),  \
+        .help = (help_), __VA_ARGS__                                                               \
+    }
 #define FIELD_OBJECT(S, member, help_, nested_, ...)                                               \
-    { .name = #member, .type = FIELD_TYPE_OBJECT, .offset = offsetof(S, member), .help = (help_),  \
-      .nested = (nested_), __VA_ARGS__ }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_OBJECT, .offset = offsetof(S, member),                 \
+        .help = (help_), .nested = (nested_), __VA_ARGS__                                          \
+    }
 #define FIELD_OBJECTS(S, member, help_, nested_, ...)                                              \
-    { .name = #member, .type = FIELD_TYPE_OBJECTS, .offset = FIELD_AT(S, member, struct obj_list), \
-      .help = (help_), .nested = (nested_), __VA_ARGS__ }
-#define FIELD_END { .type = FIELD_TYPE_END }
-#define SHAPE(S, fields_) { .fields = (fields_), .size = sizeof(S) }
+    {                                                                                              \
+        .name = #member, .type = FIELD_TYPE_OBJECTS,                                               \
+        .offset = FIELD_AT(S, member, struct obj_list), .help = (help_), .nested = (nested_),      \
+        __VA_ARGS__                                                                                \
+    }
+#define FIELD_END                                                                                  \
+    {                                                                                              \
+        .type = FIELD_TYPE_END                                                                     \
+    }
+#define SHAPE(S, fields_)                                                                          \
+    {                                                                                              \
+        .fields = (fields_), .size = sizeof(S)                                                     \
+    }
 
 /* Rules that take more than one member. */
 #define RANGE(lo, hi) .has_min = true, .has_max = true, .min = (lo), .max = (hi)

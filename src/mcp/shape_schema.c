@@ -8,8 +8,8 @@
 #include <assert.h>
 
 static const char *const type_names[] = {
-    [FIELD_TYPE_STR] = "string",   [FIELD_TYPE_INT] = "integer", [FIELD_TYPE_REAL] = "number",
-    [FIELD_TYPE_BOOL] = "boolean", [FIELD_TYPE_JSON] = "object", [FIELD_TYPE_STRS] = "array",
+    [FIELD_TYPE_STR] = "string",    [FIELD_TYPE_INT] = "integer",   [FIELD_TYPE_REAL] = "number",
+    [FIELD_TYPE_BOOL] = "boolean",  [FIELD_TYPE_JSON] = "object",   [FIELD_TYPE_STRS] = "array",
     [FIELD_TYPE_OBJECT] = "object", [FIELD_TYPE_OBJECTS] = "array",
 };
 

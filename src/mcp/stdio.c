@@ -39,12 +39,12 @@ struct mcp_stdio {
     uv_fs_t file_read;
     uv_timer_t soon; /* on_end comes from the loop, never from inside a send */
 
-    char *step;       /* READ_STEP bytes */
-    struct buf line;  /* what has come of the current line */
-    bool skipping;    /* the current line is over the limit: wait for its end */
-    bool paused;      /* reading waits for the client to read */
-    bool flushing;    /* the client closed its side; it may still read what waits */
-    bool ended;       /* on_end is due or done */
+    char *step;      /* READ_STEP bytes */
+    struct buf line; /* what has come of the current line */
+    bool skipping;   /* the current line is over the limit: wait for its end */
+    bool paused;     /* reading waits for the client to read */
+    bool flushing;   /* the client closed its side; it may still read what waits */
+    bool ended;      /* on_end is due or done */
     bool freed;
     unsigned handles; /* open; the struct goes with the last */
 };
@@ -218,6 +218,7 @@ static void take_line(struct mcp_stdio *stdio)
     }
     dispatch_line(&stdio->peer, &stdio->outlet, root);
     json_decref(root);
+    memory_trim(line->len);
 }
 
 static void add_to_line(struct mcp_stdio *stdio, const char *bytes, size_t len)

@@ -35,6 +35,12 @@ static bool is_escape(const char *text)
     return text[0] == '%' && hex_value(text[1]) >= 0 && hex_value(text[2]) >= 0;
 }
 
+/* What an escape stands for. */
+static char escaped_char(const char *text)
+{
+    return (char)((unsigned)hex_value(text[1]) << 4 | (unsigned)hex_value(text[2]));
+}
+
 /* The length of "scheme:" at the start, 0 when there is none. */
 static size_t scheme_span(const char *text)
 {
@@ -51,7 +57,7 @@ static char *unescape(const char *text, size_t len)
         if (c == '%') {
             if (len - i < 3 || !is_escape(text + i))
                 return NULL;
-            c = (char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
+            c = escaped_char(text + i);
             i += 2;
         }
         if (!c || buf_add_char(&value, c) < 0)

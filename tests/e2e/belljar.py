@@ -57,6 +57,15 @@ def is_sanitized(binary=BIN):
         return False
 
 
+def need(binary):
+    """Skips the test when the binary has not been built."""
+    if not pathlib.Path(binary).exists():
+        import pytest  # bench/run uses this module without it
+
+        pytest.skip(f"{binary} has not been built")
+    return binary
+
+
 # A server built with sanitizers is several times slower.
 PATIENCE = 5 if is_sanitized() else 1
 
@@ -163,6 +172,7 @@ class Process:
             cwd="/",
         )
         self.pid = self.process.pid
+        self.told = False
         self.log_file = self.process.stderr or self.process.stdout
         self.log = []
         self.logged = threading.Condition()
@@ -236,7 +246,8 @@ class Process:
 
     def terminate(self):
         """SIGTERM, as a service manager does."""
-        if self.alive():
+        if self.alive() and not self.told:  # a second one would end it at once
+            self.told = True
             self.process.send_signal(signal.SIGTERM)
 
     def kill(self):

@@ -1,21 +1,14 @@
 """Servers for the tests. Shared ones live for the whole run; the rest for one test."""
 
-import pathlib
-
 import belljar
 import pytest
+from belljar import need
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(60 * belljar.PATIENCE))
-
-
-def need(binary):
-    if not pathlib.Path(binary).exists():
-        pytest.skip(f"{binary} has not been built")
-    return binary
 
 
 @pytest.fixture(scope="session")

@@ -183,8 +183,10 @@ def test_lists_hold_what_the_revision_knows(client):
     assert ("outputSchema" in tools["test_revision"]) == since(client, "2025-06-18")
     assert all(tool["inputSchema"]["type"] == "object" for tool in tools.values())
     assert "test_trigger_tool_change" not in tools  # hidden
-    for method, key in (("resources/list", "resources"), ("prompts/list", "prompts")):
-        assert ("title" in client(method)[key][0]) == since(client, "2025-06-18")
+    resources = {entry["name"]: entry for entry in client("resources/list")["resources"]}
+    assert ("title" in resources["static-text"]) == since(client, "2025-06-18")
+    prompts = {entry["name"]: entry for entry in client("prompts/list")["prompts"]}
+    assert ("title" in prompts["test_simple_prompt"]) == since(client, "2025-06-18")
 
 
 def test_audio_becomes_text_where_it_is_unknown(client):

@@ -583,6 +583,12 @@ def test_the_server_may_hang_up_and_the_answer_waits(fixture_http):
         assert stream.events()[-1].json()["id"] == "h"
 
 
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+def test_older_revisions_are_not_hung_up_on(fixture_http, revision):
+    session = fixture_http.session(revision)
+    assert text_of(session.call("tools/call", call_tool("test_reconnection"))) == "You came back."
+
+
 # --- disconnects ---------------------------------------------------------------------------------
 
 
@@ -714,7 +720,8 @@ def test_http_1_0_is_served_and_closed(http):
 def test_health_is_told(http, path):
     assert http.request("GET", path).status == 200
     assert http.request("HEAD", path).status == 200
-    assert http.request("POST", path, body=b"{}").status == 405
+    refused = http.request("POST", path, body=b"{}")
+    assert refused.status == 405 and refused.headers["allow"] == "GET, HEAD"
     assert http.request("GET", path, {"Host": "evil.example.com"}).status == 403
 
 
@@ -807,6 +814,7 @@ def test_sigterm_ends_idle_connections_and_standing_streams_at_once(serve):
     begin = time.monotonic()
     server.terminate()
     assert standing.event() is None
+    standing.close()
     server.finish()
     assert time.monotonic() - begin < 1.5 * belljar.PATIENCE
     assert all(conn.is_closed() for conn in idle)

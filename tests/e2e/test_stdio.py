@@ -425,19 +425,17 @@ def test_input_that_ends_at_once_is_a_clean_end(serve):
     serve(Stdio).stop()
 
 
-def test_a_client_that_stops_reading_for_good_ends_the_server_cleanly():
-    with subprocess.Popen([belljar.BIN, "serve", "--stdio"], stdin=PIPE, stdout=PIPE) as server:
-        server.stdin.write(encode(initialize()) + b"\n")
-        server.stdin.flush()
-        assert server.stdout.readline()
-        server.stdout.close()
-        try:
-            for i in range(1, 2000):
-                server.stdin.write(encode(request("tools/list", id=i)) + b"\n")
-            server.stdin.close()
-        except BrokenPipeError:
-            pass
-        assert server.wait(5 * belljar.PATIENCE) == 0
+def test_a_client_that_stops_reading_for_good_ends_the_server_cleanly(serve):
+    server = serve(Stdio, read=False)
+    server.send(initialize())
+    assert server.process.stdout.readline()
+    server.process.stdout.close()
+    try:
+        for i in range(1, 2000):
+            server.send(request("tools/list", id=i))
+    except BrokenPipeError:
+        pass
+    server.stop()
 
 
 def test_nothing_but_protocol_reaches_stdout():

@@ -105,7 +105,9 @@ static void complete(struct mcp_call *call, const char *name, const char *value,
 static const struct mcp_tool tools[] = {
     { .name = "echo", .description = "Echo.", .input = &shape, .call = echo },
     { .name = "slow", .description = "Slow.", .call = slow },
-    { .name = "asks", .description = "Asks.", .input_schema = "{\"type\":\"object\"}",
+    { .name = "asks",
+      .description = "Asks.",
+      .input_schema = "{\"type\":\"object\"}",
       .call = asks },
 };
 static const struct mcp_template templ = {
@@ -141,12 +143,14 @@ static void check_answer(json_t *message)
     json_t *id = json_object_get(message, "id");
     if (!json_is_object(message) || !str_eq(json_str(message, "jsonrpc"), "2.0"))
         abort();
-    json_int_t code = json_integer_value(json_object_get(json_object_get(message, "error"), "code"));
+    json_int_t code =
+        json_integer_value(json_object_get(json_object_get(message, "error"), "code"));
     if (!id || json_object_get(message, "method") || code == MCP_INVALID_REQUEST)
         return; /* the last: its id may be that of another request, and that is the complaint */
     size_t i;
     json_t *seen;
-    json_array_foreach (answered, i, seen) {
+    json_array_foreach(answered, i, seen)
+    {
         if (json_equal(seen, id))
             abort(); /* two answers to one request */
     }
@@ -168,8 +172,7 @@ static void sink_send(struct outlet *outlet, const char *text, size_t len, enum 
     }
     size_t i;
     json_t *item;
-    json_array_foreach (message, i, item)
-        check_answer(item);
+    json_array_foreach(message, i, item) check_answer(item);
 }
 
 static void sink_abandon(struct outlet *outlet)
@@ -207,8 +210,8 @@ static void feed_line(struct peer *peer, struct outlet *outlet, const char *text
     size_t i;
     json_t *item;
     forget_ids(root);
-    json_array_foreach (root, i, item)
-        (void)json_array_clear(answered); /* a batch may repeat ids within itself */
+    json_array_foreach(root, i, item)(void)
+        json_array_clear(answered); /* a batch may repeat ids within itself */
     if (json_is_array(root) && json_array_size(root) > 1)
         return; /* repeated ids inside one batch are the client's own confusion */
     dispatch_line(peer, outlet, root);

@@ -36,8 +36,7 @@ static struct mirrored look_up(const char *name, const void *data)
 #define CALL(params)                                                                               \
     "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{" params "," META "}}"
 #define LIST "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" META "}}"
-#define NOTICE                                                                                     \
-    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{" META "}}"
+#define NOTICE "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{" META "}}"
 #define V "MCP-Protocol-Version: 2026-07-28\n"
 
 /* Compares with "" for success, else with the words. */
@@ -112,22 +111,22 @@ static void test_a_request_must_carry_its_headers(void **state)
         { CALL("\"name\":\"run\""), V "Mcp-Method: tools/call\nMcp-Name: =?base64?cnVu?=", "" },
         { CALL("\"name\":\"run\""), V "Mcp-Method: tools/call\nMcp-Name: =?base64?cnV?=",
           "Header mismatch: Mcp-Name is neither plain ASCII nor valid =?base64?…?=" },
-        { CALL("\"name\":\"r\xc3\xa4n\""), V "Mcp-Method: tools/call\nMcp-Name: =?base64?csOkbg==?=",
-          "" },
+        { CALL("\"name\":\"r\xc3\xa4n\""),
+          V "Mcp-Method: tools/call\nMcp-Name: =?base64?csOkbg==?=", "" },
         { CALL("\"name\":\"r\xc3\xa4n\""), V "Mcp-Method: tools/call\nMcp-Name: r\xc3\xa4n",
           "Header mismatch: Mcp-Name is neither plain ASCII nor valid =?base64?…?=" },
         /* without the field there is nothing to repeat */
         { CALL("\"arguments\":{}"), V "Mcp-Method: tools/call", "" },
         { CALL("\"name\":7"), V "Mcp-Method: tools/call\nMcp-Name: 7", "" },
-        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"a:b\","
-          META "}}",
+        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/"
+          "read\",\"params\":{\"uri\":\"a:b\"," META "}}",
           V "Mcp-Method: resources/read\nMcp-Name: a:c",
           "Header mismatch: Mcp-Name differs from the body" },
-        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"p\"," META
-          "}}",
+        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/"
+          "get\",\"params\":{\"name\":\"p\"," META "}}",
           V "Mcp-Method: prompts/get", "Header mismatch: Mcp-Name is required" },
-        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tasks/get\",\"params\":{\"taskId\":\"t\"," META
-          "}}",
+        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tasks/"
+          "get\",\"params\":{\"taskId\":\"t\"," META "}}",
           V "Mcp-Method: tasks/get", "Header mismatch: Mcp-Name is required" },
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -147,9 +146,9 @@ static void test_a_difference_is_shown_in_the_data(void **state)
     struct rpc_message message;
     struct rpc_error error;
     parse(CALL("\"name\":\"run\""), &root, &message);
-    assert_int_equal(header_rules_required(&message, look_up,
-                                           V "Mcp-Method: tools/call\nMcp-Name: rn", &error),
-                     -EBADMSG);
+    assert_int_equal(
+        header_rules_required(&message, look_up, V "Mcp-Method: tools/call\nMcp-Name: rn", &error),
+        -EBADMSG);
     auto_free char *text = json_text(error.data);
     assert_string_equal(
         text, "{\"header\":\"Mcp-Name\",\"mismatch\":{\"header\":\"rn\",\"body\":\"run\"}}");
@@ -159,14 +158,13 @@ static void test_a_difference_is_shown_in_the_data(void **state)
 static void test_arguments_must_agree_with_their_headers(void **state)
 {
     (void)state;
-    static const char schema_text[] =
-        "{\"type\":\"object\",\"properties\":{"
-        "\"s\":{\"type\":\"string\",\"x-mcp-header\":\"Text\"},"
-        "\"i\":{\"type\":\"integer\",\"x-mcp-header\":\"Count\"},"
-        "\"b\":{\"type\":\"boolean\",\"x-mcp-header\":\"Flag\"},"
-        "\"plain\":{\"type\":\"string\"},"
-        "\"o\":{\"type\":\"object\",\"properties\":{"
-        "\"in\":{\"type\":\"string\",\"x-mcp-header\":\"Inner\"}}}}}";
+    static const char schema_text[] = "{\"type\":\"object\",\"properties\":{"
+                                      "\"s\":{\"type\":\"string\",\"x-mcp-header\":\"Text\"},"
+                                      "\"i\":{\"type\":\"integer\",\"x-mcp-header\":\"Count\"},"
+                                      "\"b\":{\"type\":\"boolean\",\"x-mcp-header\":\"Flag\"},"
+                                      "\"plain\":{\"type\":\"string\"},"
+                                      "\"o\":{\"type\":\"object\",\"properties\":{"
+                                      "\"in\":{\"type\":\"string\",\"x-mcp-header\":\"Inner\"}}}}}";
     static const struct {
         const char *arguments, *headers, *want;
     } cases[] = {
@@ -214,8 +212,8 @@ static void test_arguments_must_agree_with_their_headers(void **state)
           "Header mismatch: Mcp-Param-Count differs from the body" },
         { "{\"i\":42}", "Mcp-Param-Count: [42]",
           "Header mismatch: Mcp-Param-Count differs from the body" },
-        { "{\"i\":42}", "Mcp-Param-Count: ",
-          "Header mismatch: Mcp-Param-Count differs from the body" },
+        { "{\"i\":42}",
+          "Mcp-Param-Count: ", "Header mismatch: Mcp-Param-Count differs from the body" },
         { "{\"i\":42}", "", "Header mismatch: Mcp-Param-Count is required" },
         { "{\"i\":9007199254740991}", "", "Header mismatch: Mcp-Param-Count is required" },
         { "{\"i\":9007199254740993}", "", "" }, /* no client can send it */
@@ -259,12 +257,12 @@ static void test_only_complete_sentinels_are_decoded(void **state)
         { "=?base64?SGVsbG8=", "=?base64?SGVsbG8=" },
         { "SGVsbG8=?=", "SGVsbG8=?=" },
         { "=?Base64?SGVsbG8=?=", "=?Base64?SGVsbG8=?=" },
-        { "=?base64?SGVsbG8?=", NULL },     /* padding missing */
-        { "=?base64?SGVsbG9=?=", NULL },    /* unused bits set */
-        { "=?base64?SGVs bG8=?=", NULL },   /* a space */
-        { "=?base64?_-__?=", NULL },        /* the other alphabet */
-        { "=?base64?/w==?=", NULL },        /* not UTF-8 */
-        { "caf\xc3\xa9", NULL },            /* would have to be encoded */
+        { "=?base64?SGVsbG8?=", NULL },   /* padding missing */
+        { "=?base64?SGVsbG9=?=", NULL },  /* unused bits set */
+        { "=?base64?SGVs bG8=?=", NULL }, /* a space */
+        { "=?base64?_-__?=", NULL },      /* the other alphabet */
+        { "=?base64?/w==?=", NULL },      /* not UTF-8 */
+        { "caf\xc3\xa9", NULL },          /* would have to be encoded */
         { "bell\x07", NULL },
         { "del\x7f", NULL },
     };

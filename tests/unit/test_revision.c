@@ -84,7 +84,8 @@ static void test_a_tool_loses_what_the_revision_lacks(void **state)
         "\"execution\":{\"taskSupport\":\"optional\"},\"_meta\":{}}";
     static const char *const want[REVISION_COUNT] = {
         "{\"name\":\"t\",\"description\":\"d\",\"inputSchema\":{}}",
-        "{\"name\":\"t\",\"description\":\"d\",\"inputSchema\":{},\"annotations\":{\"title\":\"T\"}}",
+        "{\"name\":\"t\",\"description\":\"d\",\"inputSchema\":{},\"annotations\":{\"title\":\"T\"}"
+        "}",
         "{\"name\":\"t\",\"title\":\"T\",\"description\":\"d\",\"inputSchema\":{},"
         "\"outputSchema\":{},\"annotations\":{\"title\":\"T\"},\"_meta\":{}}",
         "{\"name\":\"t\",\"title\":\"T\",\"description\":\"d\",\"inputSchema\":{},"
@@ -119,8 +120,9 @@ static void test_a_prompt_and_its_arguments_lose_their_titles(void **state)
     static const char prompt[] =
         "{\"name\":\"p\",\"title\":\"P\",\"arguments\":[{\"name\":\"a\",\"title\":\"A\","
         "\"required\":true},{\"name\":\"b\"}],\"icons\":[]}";
-    check_fit(revision_fit_prompt, REVISION_2024_11_05, prompt,
-              "{\"name\":\"p\",\"arguments\":[{\"name\":\"a\",\"required\":true},{\"name\":\"b\"}]}");
+    check_fit(
+        revision_fit_prompt, REVISION_2024_11_05, prompt,
+        "{\"name\":\"p\",\"arguments\":[{\"name\":\"a\",\"required\":true},{\"name\":\"b\"}]}");
     check_fit(revision_fit_prompt, REVISION_2025_06_18, prompt,
               "{\"name\":\"p\",\"title\":\"P\",\"arguments\":[{\"name\":\"a\",\"title\":\"A\","
               "\"required\":true},{\"name\":\"b\"}]}");
@@ -153,7 +155,8 @@ static void test_unknown_content_becomes_text_that_names_it(void **state)
         { REVISION_2025_03_26,
           "{\"type\":\"resource_link\",\"uri\":\"a:b\",\"name\":\"plot.png\",\"title\":\"P\","
           "\"mimeType\":\"image/png\",\"size\":99,\"description\":\"A plot\"}",
-          "{\"type\":\"text\",\"text\":\"[Resource a:b, plot.png, image/png, 99 bytes, A plot]\"}" },
+          "{\"type\":\"text\",\"text\":\"[Resource a:b, plot.png, image/png, 99 bytes, A "
+          "plot]\"}" },
         { REVISION_2025_03_26,
           "{\"type\":\"resource_link\",\"uri\":\"a:b\",\"name\":\"n\",\"annotations\":"
           "{\"audience\":[\"user\"],\"lastModified\":\"x\"},\"_meta\":{}}",

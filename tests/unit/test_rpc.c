@@ -30,7 +30,8 @@ static void test_messages_are_told_apart(void **state)
         { "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}", RPC_RESPONSE },
         { "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-1,\"message\":\"\"}}", RPC_RESPONSE },
         { "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"\"}}", RPC_RESPONSE },
-        { "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"\"}}", RPC_RESPONSE },
+        { "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"\"}}",
+          RPC_RESPONSE },
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         auto_json *root = json_literal(cases[i].text);
@@ -113,8 +114,10 @@ static void test_replies_have_exactly_the_members_of_the_protocol(void **state)
     (void)state;
     auto_json *id = json_integer(0);
     auto_json *text_id = json_string("a");
-    check_text("result", rpc_result(id, json_object()), "{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}");
-    check_text("notification", rpc_notification("n", NULL), "{\"jsonrpc\":\"2.0\",\"method\":\"n\"}");
+    check_text("result", rpc_result(id, json_object()),
+               "{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}");
+    check_text("notification", rpc_notification("n", NULL),
+               "{\"jsonrpc\":\"2.0\",\"method\":\"n\"}");
     check_text("params", rpc_notification("n", json_object()),
                "{\"jsonrpc\":\"2.0\",\"method\":\"n\",\"params\":{}}");
     check_text("request", rpc_request(json_string("s1"), "ping", NULL),
@@ -197,7 +200,8 @@ static void test_the_envelope_must_be_complete(void **state)
           "Invalid params: _meta[\"io.modelcontextprotocol/clientCapabilities\"] must be an object",
           true },
         { "{" VERSION "," CAPABILITIES ",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"c\"}}",
-          "Invalid params: _meta[\"io.modelcontextprotocol/clientInfo\"] must be an object with the "
+          "Invalid params: _meta[\"io.modelcontextprotocol/clientInfo\"] must be an object with "
+          "the "
           "strings \"name\" and \"version\"",
           true },
         { "{" VERSION "," CAPABILITIES ",\"io.modelcontextprotocol/logLevel\":\"loud\"}",

@@ -12,15 +12,20 @@ static void test_what_was_sealed_comes_back(void **state)
 {
     (void)state;
     static const char *const states[] = {
-        "{\"step\":1,\"name\":\"\xc3\xa4\",\"big\":9007199254740993,\"real\":0.1}", "{}", "null",
-        "[]", "\"text\"", "0",
+        "{\"step\":1,\"name\":\"\xc3\xa4\",\"big\":9007199254740993,\"real\":0.1}",
+        "{}",
+        "null",
+        "[]",
+        "\"text\"",
+        "0",
     };
     for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
         auto_json *json = json_literal(states[i]);
         auto_free char *text = seal_make(key, json, "binding", 1000);
         auto_json *opened = NULL;
-        CHECK_INT(states[i], strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                          "0123456789-_"),
+        CHECK_INT(states[i],
+                  strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                               "0123456789-_"),
                   strlen(text));
         CHECK_INT(states[i], seal_open(key, text, "binding", 999, &opened), 0);
         CHECK(states[i], json_equal(json, opened));

@@ -1,9 +1,9 @@
 #include "check.h"
 
+#include "base/buf.h"
 #include "mcp/uri_template.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 static void test_templates_that_cannot_be_matched_are_refused(void **state)
 {
@@ -20,7 +20,7 @@ static void test_templates_that_cannot_be_matched_are_refused(void **state)
         { "", "URI template : it must begin with a scheme" },
         { "{scheme}:x", "URI template {scheme}:x: it must begin with a scheme" },
         { "1a:x", "URI template 1a:x: it must begin with a scheme" },
-        { "a:{x",  "URI template a:{x: only {name} and {+name} are known, at a:{x" },
+        { "a:{x", "URI template a:{x: only {name} and {+name} are known, at a:{x" },
         { "a:{}", "URI template a:{}: only {name} and {+name} are known, at a:{}" },
         { "a:{/x}", "URI template a:{/x}: only {name} and {+name} are known, at a:{/x}" },
         { "a:{x*}", "URI template a:{x*}: only {name} and {+name} are known, at a:{x*}" },
@@ -103,12 +103,10 @@ static void test_a_uri_is_taken_apart(void **state)
         CHECK_INT(cases[i].uri, r, cases[i].want ? 0 : -ENOENT);
         if (r < 0)
             continue;
-        char got[200] = "";
-        for (size_t v = 0; v < match.count; v++) {
-            strcat(got, v ? "|" : "");
-            strcat(got, match.values[v]);
-        }
-        CHECK_STR(cases[i].uri, got, cases[i].want);
+        auto_buf got = BUF_INIT(BUF_NO_CEILING);
+        for (size_t v = 0; v < match.count; v++)
+            assert_int_equal(buf_printf(&got, "%s%s", v ? "|" : "", match.values[v]), 0);
+        CHECK_STR(cases[i].uri, buf_str(&got), cases[i].want);
         uri_match_done(&match);
         CHECK_INT(cases[i].uri, match.count, 0);
     }
@@ -198,14 +196,10 @@ static void test_a_resource_lies_under_its_parents(void **state)
         const char *uri, *parent;
         bool want;
     } cases[] = {
-        { "a://b/c", "a://b/c", true },
-        { "a://b/c", "a://b", true },
-        { "a://b/c", "a://b/", true },
-        { "a://b/c/d/e", "a://b/c", true },
-        { "a://b/cd", "a://b/c", false },
-        { "a://b", "a://b/", false },
-        { "a://b", "a://b/c", false },
-        { "a://B/c", "a://b", false },
+        { "a://b/c", "a://b/c", true },   { "a://b/c", "a://b", true },
+        { "a://b/c", "a://b/", true },    { "a://b/c/d/e", "a://b/c", true },
+        { "a://b/cd", "a://b/c", false }, { "a://b", "a://b/", false },
+        { "a://b", "a://b/c", false },    { "a://B/c", "a://b", false },
         { "a://b/c", "", false },
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)

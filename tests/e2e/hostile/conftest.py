@@ -2,18 +2,19 @@
 
 import belljar
 import pytest
+from belljar import need
 
 
 @pytest.fixture(scope="module")
 def stdio_victim():
-    with belljar.Stdio() as server:
+    with belljar.Stdio(binary=need(belljar.BIN)) as server:
         server.initialize()
         yield server
 
 
 @pytest.fixture(scope="module")
 def http_victim():
-    with belljar.Http() as server:
+    with belljar.Http(binary=need(belljar.BIN)) as server:
         yield server
 
 

@@ -169,7 +169,7 @@ def test_endless_pipelining_without_reading_is_bounded(watched):
     message = stateless("tools/list")
     body = encode(message)
     one = server.head("POST", "/mcp", mirror(message), len(body)) + body
-    conns = [server.connect(timeout=0.2 / PATIENCE) for _ in range(20)]
+    conns = [server.connect(timeout=0.1 / PATIENCE) for _ in range(10)]
     for conn in conns:
         try:
             for _ in range(100):

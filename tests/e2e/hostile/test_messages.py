@@ -239,7 +239,7 @@ for code in (None, 5, [], {}, True, 1.5):
 case("code with NUL", tool({"code": "1\0+1"}), OK)
 case("code of 5 MB", lambda: tool({"code": "#" * 5 * MILLION}), OK)
 case("unknown argument with escape codes", tool({"code": "1", "\x1b[31mred": 1}), OK)
-case("unknown argument with NUL", tool({"code": "1", "code\0": 1}), OK)
+case("unknown argument with NUL", tool({"code": "1", "code\0": 1}), OK, PARSE_ERROR)
 case("unknown argument of 1 MB", lambda: tool({"code": "1", "a" * MILLION: 1}), OK)
 case(
     "10,000 unknown arguments",
