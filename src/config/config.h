@@ -23,6 +23,8 @@
 
 struct buf;
 
+enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
+
 struct config_list {
     char **items;
     size_t count;
@@ -80,6 +82,35 @@ struct config {
     size_t stream_high_water;
     uint64_t keepalive_ms;
     uint64_t sse_retry_ms;
+
+    /* Sandboxes */
+    char *engine;
+    char *state_dir;
+    char *rootfs;
+    struct config_list allow_missing;
+    enum config_auto require_limits;
+    int64_t uid_base, uid_count;
+    int64_t server_uid;
+    bool pool_enabled;
+    int64_t pool_size, pool_max_creations;
+    uint64_t pool_max_age_ms;
+
+    /* Limits of a sandbox */
+    size_t memory_limit;
+    int64_t process_limit;
+    double cpu_limit;
+    int64_t open_file_limit;
+    size_t file_size_limit;
+    size_t workspace_size, tmp_size, shm_size;
+    int64_t workspace_files, tmp_files;
+
+    /* Sessions and runs */
+    uint64_t session_timeout_ms;
+    int64_t max_sessions, max_sessions_per_client, max_queue;
+    uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
+    size_t output_limit, output_flood;
+    size_t max_read, max_write;
+    int64_t max_list;
 
     struct config_origin *origins; /* private: one for each option */
 };

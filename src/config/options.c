@@ -68,6 +68,22 @@ static bool is_bearer_token(const char *text)
     return len == strlen(text);
 }
 
+static const char *const engines[] = { "native", NULL };
+
+static bool is_engine(const char *text)
+{
+    for (const char *const *name = engines; *name; name++)
+        if (str_eq(*name, text))
+            return true;
+    return false;
+}
+
+/* Which layers there are is the engine's to say; here only what a name looks like. */
+static bool is_layer(const char *text)
+{
+    return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz_") == strlen(text);
+}
+
 /*** Rows ***/
 
 #define MEMBER(wanted, member)                                                                     \
@@ -92,6 +108,9 @@ static bool is_bearer_token(const char *text)
 #define DURATION(name, member, text, lo, hi, ...)                                                  \
     .key = (name), .type = OPTION_DURATION, .offset = MEMBER(uint64_t, member##_ms),               \
     .fallback = (text), .min = (lo), .max = (hi), __VA_ARGS__
+#define REAL(name, member, text, lo, hi, ...)                                                      \
+    .key = (name), .type = OPTION_REAL, .offset = MEMBER(double, member), .fallback = (text),      \
+    .min = (lo), .max = (hi), __VA_ARGS__
 #define LIST(name, member, text, lo, hi, ...)                                                      \
     .key = (name), .type = OPTION_LIST, .offset = MEMBER(struct config_list, member),              \
     .fallback = (text), .min = (lo), .max = (hi), __VA_ARGS__
@@ -105,11 +124,17 @@ static const char *const log_formats[] = { "text", "json", NULL };
 _Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "log_levels");
 _Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "log_formats");
 
+static const char *const autos[] = { "auto", "true", "false", NULL };
+_Static_assert(CONFIG_AUTO == 0 && CONFIG_TRUE == 1 && CONFIG_FALSE == 2, "autos");
+
 #define SERVING .section = "Serving"
 #define ACCESS .section = "Access"
 #define HTTP .section = "HTTP limits"
 #define MESSAGES .section = "Message limits"
 #define STREAMS .section = "Streams and MCP sessions"
+#define SANDBOX .section = "Sandboxes"
+#define LIMITS .section = "Limits of a sandbox"
+#define RUNS .section = "Sessions and runs"
 
 /* clang-format off */
 const struct option config_options[] = {
@@ -218,6 +243,85 @@ const struct option config_options[] = {
                 "closing it.") },
     { STREAMS, DURATION("sse_retry", sse_retry, "1s", 0, HOUR,
         .help = "How long clients are told to wait before they reconnect to a stream.") },
+
+    { SANDBOX, STRING("engine", engine, "native", 1, 32, .placeholder = "NAME",
+        .check = is_engine, .allowed = "native",
+        .help = "What makes sandboxes.") },
+    { SANDBOX, STRING("state_dir", state_dir, "", 0, PATH, .placeholder = "DIRECTORY",
+        .help = "Where the server keeps what it must find again after a crash. Not set: "
+                "/run/belljar for root, else $XDG_RUNTIME_DIR/belljar or a directory in /tmp.") },
+    { SANDBOX, STRING("rootfs", rootfs, "", 0, PATH, .placeholder = "DIRECTORY",
+        .help = "Root file system that sandboxes see, read-only. Not set: the host's own /usr.") },
+    { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
+        .check = is_layer,
+        .allowed = "names of layers as belljar doctor prints them, such as memory_limit",
+        .help = "Layers of isolation to do without if the host cannot give them. Without this, a "
+                "layer that is missing stops the start.") },
+    { SANDBOX, ENUM("require_limits", require_limits, enum config_auto, autos, "auto",
+        .help = "Refuse to start where memory, processes and processor time cannot be limited for "
+                "a sandbox as a whole. auto: over HTTP yes, on stdio and in belljar run no.") },
+    { SANDBOX, INT("uid_base", uid_base, "524288", 1000, 2000000000,
+        .help = "As root: the first of the host's user ids that sandboxes get, two each. No account "
+                "may use them.") },
+    { SANDBOX, INT("uid_count", uid_count, "65536", 16, 1000000,
+        .help = "As root: how many user ids there are from uid_base on.") },
+    { SANDBOX, INT("server_uid", server_uid, "65534", 1, 2000000000,
+        .help = "As root: the user id that the server takes once it has started.") },
+    { SANDBOX, BOOL("pool_enabled", pool_enabled, "true",
+        .help = "Make sandboxes ahead of need.") },
+    { SANDBOX, INT("pool_size", pool_size, "8", 1, 256,
+        .help = "How many sandboxes wait ready.") },
+    { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
+        .help = "A sandbox that has waited this long is replaced.") },
+    { SANDBOX, INT("pool_max_creations", pool_max_creations, "2", 1, 64,
+        .help = "How many sandboxes are made at the same time.") },
+
+    { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
+        .help = "Memory of a sandbox: processes and files in memory together, no swap.") },
+    { LIMITS, INT("process_limit", process_limit, "128", 4, 100000,
+        .help = "Processes and threads of a sandbox.") },
+    { LIMITS, REAL("cpu_limit", cpu_limit, "1", 0.05, 1024,
+        .help = "Cores that a sandbox may use.") },
+    { LIMITS, INT("open_file_limit", open_file_limit, "1024", 16, 1048576,
+        .help = "Open files of one process in a sandbox.") },
+    { LIMITS, SIZE("file_size_limit", file_size_limit, "256m", 64 * KB, 1024.0 * GB,
+        .help = "Largest file that a sandbox can write.") },
+    { LIMITS, SIZE("workspace_size", workspace_size, "256m", MB, 1024.0 * GB,
+        .help = "Size of /workspace. It is kept in memory and counts as such, so it should be less "
+                "than memory_limit.") },
+    { LIMITS, INT("workspace_files", workspace_files, "100000", 16, 100000000,
+        .help = "Files in /workspace.") },
+    { LIMITS, SIZE("tmp_size", tmp_size, "256m", MB, 1024.0 * GB,
+        .help = "Size of /tmp, in memory like /workspace.") },
+    { LIMITS, INT("tmp_files", tmp_files, "100000", 16, 100000000,
+        .help = "Files in /tmp.") },
+    { LIMITS, SIZE("shm_size", shm_size, "64m", 64 * KB, 1024.0 * GB,
+        .help = "Size of /dev/shm.") },
+
+    { RUNS, DURATION("session_timeout", session_timeout, "30m", SECOND, 30.0 * DAY,
+        .help = "A session that is not used for this long ends.") },
+    { RUNS, INT("max_sessions", max_sessions, "1000", 1, 100000,
+        .help = "Sessions open at once.") },
+    { RUNS, INT("max_sessions_per_client", max_sessions_per_client, "64", 1, 100000,
+        .help = "Sessions of one client open at once.") },
+    { RUNS, INT("max_queue", max_queue, "16", 0, 10000,
+        .help = "Runs that may wait in one session.") },
+    { RUNS, DURATION("run_timeout", run_timeout, "30s", 100, DAY,
+        .help = "Time for a run if the call says nothing else.") },
+    { RUNS, DURATION("run_timeout_max", run_timeout_max, "5m", 100, DAY,
+        .help = "Most time that a call may ask for.") },
+    { RUNS, DURATION("interrupt_grace", interrupt_grace, "500ms", 10, MINUTE,
+        .help = "Time from the interrupt at the limit to the kill.") },
+    { RUNS, SIZE("output_limit", output_limit, "1m", KB, GB,
+        .help = "Bytes kept of each output stream of a run: its head and its tail.") },
+    { RUNS, SIZE("output_flood", output_flood, "64m", MB, 1024.0 * GB,
+        .help = "A run that writes more than this to a stream is killed.") },
+    { RUNS, SIZE("max_read", max_read, "2m", KB, GB,
+        .help = "Bytes of a file that one call returns.") },
+    { RUNS, SIZE("max_write", max_write, "10m", KB, GB,
+        .help = "Bytes of a file that one call writes.") },
+    { RUNS, INT("max_list", max_list, "2000", 1, 100000,
+        .help = "Entries that one listing returns.") },
 };
 /* clang-format on */
 const size_t config_options_count = ARRAY_SIZE(config_options);

@@ -125,7 +125,21 @@ struct reply {
     struct output_chunk *chunks;
 };
 
-static void reply_init(struct reply *reply, const struct run_result *run)
+/* Output within the answer's limit, however much of it needs escaping: each piece gives its share. */
+static void fit_output(struct reply *reply, size_t count, size_t budget)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += toolbox_json_len(reply->chunks[i].text);
+    for (size_t i = 0; total > budget && i < count; i++) {
+        char **text = (char **)&reply->chunks[i].text;
+        double share = (double)toolbox_json_len(*text) / (double)total;
+        if (toolbox_cut(text, (size_t)(share * (double)budget)))
+            reply->result.truncated = true;
+    }
+}
+
+static void reply_init(struct reply *reply, const struct run_result *run, size_t max_answer)
 {
     *reply = (struct reply){
         .chunks = xcalloc(run->n_output, sizeof(*reply->chunks)),
@@ -146,6 +160,7 @@ static void reply_init(struct reply *reply, const struct run_result *run)
             .text = buf_steal(&text),
         };
     }
+    fit_output(reply, run->n_output, max_answer / 2);
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
 }
 
@@ -156,8 +171,10 @@ static void reply_done(struct reply *reply)
     free(reply->chunks);
 }
 
-/* The same for a reader: what was printed as it is, the rest in lines of their own. */
-static json_t *reply_text(const struct reply *reply, bool state_lost)
+enum { READABLE_MAX = 32 << 10 };
+
+/* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
+static char *readable_output(const struct reply *reply)
 {
     const struct execute_result *result = &reply->result;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
@@ -169,6 +186,17 @@ static json_t *reply_text(const struct reply *reply, bool state_lost)
         (void)buf_add_str(&text, chunk->text);
         last = chunk->stream;
     }
+    char *readable = buf_steal(&text);
+    (void)toolbox_cut(&readable, READABLE_MAX);
+    return readable;
+}
+
+static json_t *reply_text(const struct reply *reply, bool state_lost)
+{
+    const struct execute_result *result = &reply->result;
+    auto_free char *output = readable_output(reply);
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add_str(&text, output);
     if (text.len && text.data[text.len - 1] != '\n')
         (void)buf_add_char(&text, '\n');
     if (result->error)
@@ -187,6 +215,7 @@ static json_t *reply_text(const struct reply *reply, bool state_lost)
 /* One call under way. */
 struct execution {
     struct mcp_call *call;
+    const struct toolbox *box;
     struct run *run;
     struct progress *progress;
 };
@@ -203,7 +232,7 @@ static void on_done(const struct run_result *run, void *data)
     struct execution *execution = data;
     struct mcp_call *call = execution->call;
     struct reply reply;
-    reply_init(&reply, run);
+    reply_init(&reply, run, execution->box->max_answer);
     mcp_call_add(call, reply_text(&reply, run->state_lost));
     mcp_call_structured(call, &reply.result);
     reply_done(&reply);
@@ -235,6 +264,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
     struct execution *execution = xcalloc(1, sizeof(*execution));
     struct err err = { 0 };
     execution->call = call;
+    execution->box = box;
     execution->progress = progress_new(box->loop, call);
     mcp_call_defer(call, on_cancel, execution);
     if (session_run(box->sessions, &spec, &events, execution, &execution->run, &err) < 0) {

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
@@ -16,4 +17,50 @@ void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
         bytes += part + 1;
         len -= part + 1;
     }
+}
+
+/* As json_write() writes it. */
+static size_t char_len(unsigned char c)
+{
+    if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f')
+        return 2;
+    return c < 0x20 || c == 0x7f ? 6 : 1;
+}
+
+size_t toolbox_json_len(const char *text)
+{
+    size_t len = 0;
+    for (; *text; text++)
+        len += char_len((unsigned char)*text);
+    return len;
+}
+
+static bool is_inside_char(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80; /* of a UTF-8 sequence, but not its first */
+}
+
+bool toolbox_cut(char **text, size_t budget)
+{
+    enum { NOTE_LEN = 64 };
+    const char *head = *text, *tail = *text + strlen(*text);
+    if (toolbox_json_len(*text) <= budget)
+        return false;
+    size_t half = budget > NOTE_LEN ? (budget - NOTE_LEN) / 2 : 0, used = 0;
+    while (used + char_len((unsigned char)*head) <= half)
+        used += char_len((unsigned char)*head++);
+    while (head > *text && is_inside_char(*head))
+        head--;
+    used = 0;
+    while (used + char_len((unsigned char)tail[-1]) <= half)
+        used += char_len((unsigned char)*--tail);
+    while (is_inside_char(*tail))
+        tail++;
+    auto_buf cut = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add(&cut, *text, (size_t)(head - *text));
+    (void)buf_printf(&cut, "\n[… %zu bytes left out …]\n", (size_t)(tail - head));
+    (void)buf_add_str(&cut, tail);
+    free(*text);
+    *text = buf_steal(&cut);
+    return true;
 }

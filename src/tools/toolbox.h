@@ -10,6 +10,7 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
+    size_t max_answer;            /* bytes of one result, as mcp_limits has it */
     size_t max_read;              /* bytes of a file in one answer */
     size_t max_write;             /* bytes of a file in one call */
     size_t max_list;              /* entries of one listing */
@@ -21,5 +22,12 @@ struct toolbox {
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);
+
+/* Bytes that `text` takes inside a JSON string. */
+size_t toolbox_json_len(const char *text);
+
+/* Cuts the middle out of a text so that it takes at most `budget` bytes in JSON, and says so where it
+ * was cut. False: it fits as it is, and nothing was done. */
+bool toolbox_cut(char **text, size_t budget);
 
 #endif
