@@ -7,6 +7,8 @@
 
 static const struct command *const commands[] = {
     &command_serve,
+    &command_run,
+    &command_doctor,
     &command_config,
     &command_help,
     &command_version,

@@ -61,15 +61,27 @@ static int choose_command(struct cli_args *args, char **argv, struct err *err)
 
 /*** Arguments of a command ***/
 
-static bool take_switch(struct cli_args *args, const char *arg)
+/* How many of argv the switch is; 0: it is none of this command's. */
+static int take_switch(struct cli_args *args, char **argv, struct err *err)
 {
-    for (unsigned i = 0; i < CLI_SWITCHES_MAX && args->command->switches[i].name; i++) {
-        if (str_eq(args->command->switches[i].name, arg)) {
-            args->switches |= 1u << i;
-            return true;
+    const struct cli_switch *switches = args->command->switches;
+    for (unsigned i = 0; i < CLI_SWITCHES_MAX && switches[i].name; i++) {
+        const char *name = switches[i].name;
+        if (!switches[i].value && str_eq(name, argv[0])) {
+            args->switches[i] = "";
+            return 1;
         }
+        if (!switches[i].value || !str_has_prefix(argv[0], name))
+            continue;
+        const char *rest = argv[0] + strlen(name);
+        if (*rest != '\0' && *rest != '=')
+            continue;
+        args->switches[i] = *rest ? rest + 1 : argv[1];
+        if (!args->switches[i] || !*args->switches[i])
+            return err_set(err, EINVAL, "flag %s: needs a value (%s)", name, switches[i].value);
+        return *rest ? 1 : 2;
     }
-    return false;
+    return 0;
 }
 
 static int take_config_file(struct cli_args *args, char **argv, struct err *err)
@@ -88,8 +100,9 @@ static int take_flag(struct cli_args *args, char **argv, struct err *err)
         args->help = true;
         return 1;
     }
-    if (take_switch(args, argv[0]))
-        return 1;
+    int taken = take_switch(args, argv, err);
+    if (taken != 0)
+        return taken;
     if (!args->command->configured) {
         auto_free char *shown = text_quote(argv[0], SHOWN_ARG_MAX);
         return err_set(err, EINVAL, "the command %s has no flag %s", args->command->name, shown);
@@ -151,12 +164,12 @@ void cli_args_done(struct cli_args *args)
     config_done(&args->config);
 }
 
-bool cli_given(const struct cli_args *args, const char *name)
+const char *cli_given(const struct cli_args *args, const char *name)
 {
     for (unsigned i = 0; i < CLI_SWITCHES_MAX && args->command->switches[i].name; i++)
         if (str_eq(args->command->switches[i].name, name))
-            return args->switches & 1u << i;
-    return false;
+            return args->switches[i];
+    return NULL;
 }
 
 int cli_print(const struct buf *text, struct err *err)

@@ -16,10 +16,11 @@ enum cli_status {
     CLI_USAGE = 2,  /* a mistake in the command line or in the configuration */
 };
 
-/* A flag of one command, without a value: `--json`. */
+/* A flag of one command: `--json`, or with a value `--language NAME`. */
 struct cli_switch {
     const char *name; /* with its dashes; NULL ends the list */
     const char *help;
+    const char *value; /* what the value is called; NULL: takes none */
 };
 enum { CLI_SWITCHES_MAX = 8 };
 
@@ -38,11 +39,12 @@ struct command {
 struct cli_args {
     const struct command *const *commands; /* the table, ends with NULL */
     const struct command *command;
-    bool help;             /* --help: main() shows it instead of running the command */
-    unsigned switches;     /* bit n: command->switches[n] was given */
-    const char *profile;   /* NAME of a program called belljar-NAME; else NULL */
-    const char *file;      /* --config */
-    char *const *operands; /* borrowed from argv */
+    bool help; /* --help: main() shows it instead of running the command */
+    const char *switches[CLI_SWITCHES_MAX]; /* value of command->switches[n], "" for one that takes
+                                               none; NULL: not given */
+    const char *profile;                    /* NAME of a program called belljar-NAME; else NULL */
+    const char *file;                       /* --config */
+    char *const *operands;                  /* borrowed from argv */
     size_t n_operands;
     struct config_flag *flags;
     size_t n_flags;
@@ -57,7 +59,8 @@ int cli_parse(struct cli_args *ret, const struct command *const *commands, int a
 int cli_load_config(struct cli_args *args, struct err *err);
 void cli_args_done(struct cli_args *args);
 
-bool cli_given(const struct cli_args *args, const char *name); /* a switch of the command */
+/* The value of a switch of the command, "" for one that takes none; NULL: not given. */
+const char *cli_given(const struct cli_args *args, const char *name);
 
 /* NULL: no such command. */
 const struct command *cli_find(const struct command *const *commands, const char *name);
@@ -72,7 +75,9 @@ void cli_help(struct buf *buf, const struct command *const *commands,
               const struct command *command);
 
 extern const struct command command_config;
+extern const struct command command_doctor;
 extern const struct command command_help;
+extern const struct command command_run;
 extern const struct command command_serve;
 extern const struct command command_version;
 

@@ -20,8 +20,10 @@ static void add_command(struct buf *buf, const struct command *command)
     add(buf, "Usage: belljar %s [FLAG]...%s%s\n\n%s.\n", command->name,
         command->operands ? " " : "", command->operands ? command->operands : "", command->summary);
     for (size_t i = 0; i < CLI_SWITCHES_MAX && command->switches[i].name; i++)
-        add(buf, "%s  %s\n      %s\n", i ? "" : "\nFlags of this command:\n",
-            command->switches[i].name, command->switches[i].help);
+        add(buf, "%s  %s%s%s\n      %s\n", i ? "" : "\nFlags of this command:\n",
+            command->switches[i].name, command->switches[i].value ? " " : "",
+            command->switches[i].value ? command->switches[i].value : "",
+            command->switches[i].help);
 }
 
 static void add_options(struct buf *buf)

@@ -3,6 +3,7 @@
  * is told to (SIGTERM, SIGINT). A second signal ends it at once.
  */
 #include "cli/cli.h"
+#include "cli/sandboxes.h"
 #include "cli/web.h"
 #include "tools/tools.h"
 
@@ -20,6 +21,7 @@ static const char DEFAULT_ADDRESS[] = "127.0.0.1:8000";
 struct serve {
     uv_loop_t loop;
     const struct config *config;
+    struct sandboxes sandboxes;
     struct web_endpoint *endpoints; /* the chosen profile first; ends with a NULL name */
     struct mcp_stdio *stdio;
     struct web *web;
@@ -85,7 +87,8 @@ static void add_endpoint(struct serve *serve, size_t *count, const struct profil
     serve->endpoints = xrealloc(serve->endpoints, (*count + 2) * sizeof(*serve->endpoints));
     serve->endpoints[(*count)++] =
         (struct web_endpoint){ .name = profile->name,
-                               .server = tools_new_server(&serve->loop, profile, &limits) };
+                               .server = tools_new_server(&serve->loop, profile, &limits,
+                                                          &serve->sandboxes.toolbox) };
     serve->endpoints[*count] = (struct web_endpoint){ 0 };
 }
 
@@ -133,6 +136,7 @@ static void serve_done(struct serve *serve)
 {
     mcp_stdio_free(serve->stdio);
     web_free(serve->web);
+    sandboxes_close(&serve->sandboxes); /* ends the calls that the transports have let go */
     for (struct web_endpoint *at = serve->endpoints; at && at->name; at++)
         mcp_server_free(at->server);
     free(serve->endpoints);
@@ -152,7 +156,9 @@ static int serve_run(const struct cli_args *args, struct err *err)
     struct serve serve = { .config = &config };
     uv_loop_init(&serve.loop);
     watch_signals(&serve);
-    int r = make_endpoints(&serve, use_http, err);
+    int r = sandboxes_open(&serve.sandboxes, &serve.loop, &config, /* strict= */ use_http, err);
+    if (r == 0)
+        r = make_endpoints(&serve, use_http, err);
     if (r == 0 && use_http)
         r = start_http(&serve, err);
     if (r == 0 && use_stdio)
