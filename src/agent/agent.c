@@ -1,0 +1,340 @@
+/*
+ * The agent: pid 1 of a sandbox. It starts what the server tells it to start, passes bytes between
+ * guest and server, works on files, reaps, and kills.
+ *
+ *     server ══ stream (fd 3) ══ agent (pid 1) ─┬─ main process of the run ─ whatever it starts
+ *                                               └─ workers, one for each piece of file work
+ *
+ * One process, one loop, no allocation: every buffer is in `agent` below and has a fixed size. Each turn
+ * does a bounded amount of work, whatever the guest does. Nothing blocks: pipes and stream are polled,
+ * and what could hang in a file system is done by workers.
+ *
+ * It outlives its guest. A signal from inside the pid namespace does not reach pid 1 unless pid 1 asked
+ * for it, and it asks for none (SIGCHLD is blocked and read from a descriptor); it is undumpable, so
+ * nobody traces it; it has its own cgroup and its own descriptor table. When the stream ends it exits,
+ * and with pid 1 the kernel ends everything in the namespace: that is how sandboxes die with a server
+ * that is killed.
+ *
+ * The end of a run kills everything else in the namespace: kill(-1) goes to every process there is under
+ * one lock, so neither double forks nor stopped or signal-proof processes escape it, and a process that
+ * is forking at that moment finds the signal before it has a child. File workers would die too. They
+ * get GRACE_MS to finish, no new one is started meanwhile, and who is cut off all the same hears
+ * EAGAIN, on which the server asks again. Then children are reaped until there are none.
+ */
+#include "agent/clock.h"
+#include "agent/file.h"
+#include "agent/run.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+enum {
+    GRACE_MS = 250,
+    REAP_PER_TURN = 256, /* a flood of zombies does not keep us from the server */
+    RETRY_MS = 20,       /* between attempts to kill what had no parent in sight */
+};
+
+static struct {
+    struct config config;
+    struct wire wire;
+    struct run run;
+    struct files files;
+    bool greeted; /* the server has said hello */
+
+    int signal_fd;
+    short signal_ready;
+    bool reap_more; /* last turn stopped at REAP_PER_TURN */
+    bool childless;
+    uint64_t end_ns; /* since when a run is being ended; 0: none */
+} agent;
+
+static _Noreturn void die(const char *what, int code)
+{
+    char line[200];
+    int n = snprintf(line, sizeof(line), "belljar agent: %s: %s\n", what, strerror(code));
+    if (n > 0)
+        (void)!write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+    _exit(1);
+}
+
+/*** the dead ***/
+
+static void reap(void)
+{
+    agent.reap_more = true;
+    for (int i = 0; i < REAP_PER_TURN; i++) {
+        int status;
+        struct rusage usage;
+        pid_t pid = wait4(-1, &status, WNOHANG, &usage);
+        if (pid <= 0) {
+            agent.childless = pid < 0 && errno == ECHILD;
+            agent.reap_more = false;
+            return;
+        }
+        if (!files_reaped(&agent.files, pid))
+            run_reaped(&agent.run, pid, status, &usage);
+    }
+}
+
+/*** the end of a run ***/
+
+/* What may outlive a run. Today that is nothing: file workers get time, not pardon. A process that is
+ * to keep a session's state between runs would be spared here, and kill(-1) with it: what it started
+ * would then have to be told from the run's by cgroup. */
+static bool may_survive(pid_t pid)
+{
+    (void)pid;
+    return false;
+}
+
+/* Our children, as the kernel lists them; for an agent that is not pid 1. Killing them makes theirs
+ * ours, so that repeating it comes to an end. */
+static void kill_children(void)
+{
+    char path[64];
+    static char list[16 * 1024];
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        die("list children", errno);
+    ssize_t n = read(fd, list, sizeof(list) - 1);
+    close(fd);
+    list[n > 0 ? n : 0] = '\0';
+    for (char *at = list, *next; *at; at = next) {
+        long pid = strtol(at, &next, 10);
+        if (next == at || *next != ' ')
+            break; /* a number that was cut; it is read whole next time */
+        next++;
+        if (!may_survive((pid_t)pid))
+            (void)kill((pid_t)pid, SIGKILL);
+    }
+}
+
+static void kill_everything(void)
+{
+    if (!agent.config.is_init)
+        kill_children();
+    else if (kill(-1, SIGKILL) < 0 && errno != ESRCH)
+        die("kill", errno);
+}
+
+static void end_step(struct pollset *set)
+{
+    if (agent.run.state != RUN_ENDING)
+        return;
+    uint64_t now = clock_ns();
+    if (!agent.end_ns)
+        agent.end_ns = now;
+    reap();
+    if (agent.childless) {
+        run_alone(&agent.run);
+        agent.end_ns = 0;
+        return;
+    }
+    uint64_t grace_end = agent.end_ns + GRACE_MS * NS_PER_MS;
+    if (files_working(&agent.files) && now < grace_end) {
+        pollset_wake(set, grace_end);
+        return;
+    }
+    files_cut(&agent.files);
+    kill_everything();
+    pollset_wake(set, now + RETRY_MS * NS_PER_MS);
+}
+
+/*** frames from the server ***/
+
+static int take_hello(const struct frame *frame)
+{
+    struct frame_hello hello;
+    if (agent.greeted || frame_hello_get(frame, &hello) < 0 || hello.magic != FRAME_MAGIC ||
+        hello.version != FRAME_VERSION)
+        return -EPROTO;
+    agent.greeted = true;
+    return 0;
+}
+
+static int take_ping(const struct frame *frame)
+{
+    if (frame->len > 8)
+        return -EPROTO;
+    return wire_send(&agent.wire, FRAME_PONG, 0, frame->payload, frame->len) ? 0 : -ENOBUFS;
+}
+
+static int take_run(const struct frame *frame)
+{
+    struct frame_run spec;
+    int r = frame_run_get(frame, &spec);
+    return r < 0 ? r : run_announce(&agent.run, frame->number, &spec);
+}
+
+static int take_file(const struct frame *frame)
+{
+    struct frame_file request;
+    int r = frame_file_get(frame, &request);
+    return r < 0 ? r : files_request(&agent.files, frame->number, &request);
+}
+
+/* These belong to the run that is named. To one that has just ended they come too late; its end is
+ * under way to the server. */
+static int take_for_run(const struct frame *frame)
+{
+    if (frame->number != agent.run.number || agent.run.state == RUN_IDLE)
+        return frame->number <= agent.run.number ? 0 : -EPROTO;
+    switch (frame->type) {
+    case FRAME_ARGS:
+        return run_args(&agent.run, frame->payload, frame->len);
+    case FRAME_CODE:
+        return run_code(&agent.run, frame->payload, frame->len);
+    case FRAME_START:
+        return run_start(&agent.run);
+    case FRAME_INPUT:
+        return run_input(&agent.run, frame->payload, frame->len);
+    case FRAME_INTERRUPT:
+        run_interrupt(&agent.run);
+        return 0;
+    default:
+        run_kill(&agent.run);
+        return 0;
+    }
+}
+
+static int take(const struct frame *frame)
+{
+    if (!agent.greeted && frame->type != FRAME_HELLO)
+        return -EPROTO;
+    switch (frame->type) {
+    case FRAME_HELLO:
+        return take_hello(frame);
+    case FRAME_PING:
+        return take_ping(frame);
+    case FRAME_RUN:
+        return take_run(frame);
+    case FRAME_ARGS:
+    case FRAME_CODE:
+    case FRAME_START:
+    case FRAME_INPUT:
+    case FRAME_INTERRUPT:
+    case FRAME_KILL:
+        return take_for_run(frame);
+    case FRAME_FILE:
+        return take_file(frame);
+    case FRAME_FILE_PUT:
+        return files_put(&agent.files, frame->number, frame->payload, frame->len);
+    default:
+        return -EPROTO;
+    }
+}
+
+static void take_frames(void)
+{
+    int r = wire_read(&agent.wire);
+    if (r == -EPIPE || r == -ECONNRESET) {
+        /* Outside a pid namespace nobody else ends them. */
+        if (!agent.config.is_init)
+            while (kill_children(), waitpid(-1, NULL, 0) > 0)
+                ;
+        _exit(0);
+    }
+    struct frame frame;
+    while (r == 0 && (r = wire_next(&agent.wire, &frame)) > 0)
+        r = take(&frame);
+    if (r < 0)
+        die("stream", -r);
+}
+
+/*** the loop ***/
+
+static int timeout_ms(const struct pollset *set)
+{
+    if (set->wake_ns == UINT64_MAX)
+        return -1;
+    uint64_t now = clock_ns();
+    if (set->wake_ns <= now)
+        return 0;
+    uint64_t ms = (set->wake_ns - now + NS_PER_MS - 1) / NS_PER_MS;
+    return ms < INT_MAX ? (int)ms : INT_MAX;
+}
+
+static void wait_for_something(struct pollset *set)
+{
+    wire_poll(&agent.wire, set);
+    pollset_add(set, agent.signal_fd, POLLIN, &agent.signal_ready);
+    run_poll(&agent.run, set);
+    files_poll(&agent.files, set);
+    if (agent.reap_more)
+        pollset_wake(set, 0);
+    if (poll(set->fds, set->count, timeout_ms(set)) < 0)
+        return; /* EINTR, or the kernel is short of memory: look again */
+    for (size_t i = 0; i < set->count; i++)
+        *set->ret_ready[i] = set->fds[i].revents;
+}
+
+static _Noreturn void serve(void)
+{
+    struct pollset set = { .wake_ns = UINT64_MAX };
+    for (;;) {
+        wait_for_something(&set);
+        set = (struct pollset){ .wake_ns = UINT64_MAX };
+
+        if (agent.signal_ready) {
+            struct signalfd_siginfo info;
+            (void)!read(agent.signal_fd, &info, sizeof(info)); /* wait4() knows more */
+        }
+        if (agent.wire.ready & (POLLIN | POLLHUP | POLLERR))
+            take_frames();
+        if (agent.signal_ready || agent.reap_more)
+            reap();
+        run_step(&agent.run);
+        end_step(&set);
+        if (agent.run.state == RUN_FLUSHING)
+            run_step(&agent.run); /* not a turn later */
+        files_step(&agent.files, agent.run.state != RUN_ENDING);
+        int r = wire_flush(&agent.wire);
+        if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+            die("stream", -r); /* of a closed one the read tells */
+    }
+}
+
+static void open_signals(void)
+{
+    /* Only SIGCHLD is blocked: others are ignored by nature of pid 1, where blocked ones would queue
+     * up at a guest's will. */
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+        die("signals", errno);
+    agent.signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (agent.signal_fd < 0)
+        die("signals", errno);
+}
+
+int main(int argc, char **argv)
+{
+    const char *step;
+    int r = config_load(&agent.config, argc > 1 ? argv[1] : AGENT_WORKSPACE,
+                        argc > 2 ? argv[2] : AGENT_RUN_DIR, &step);
+    if (r < 0)
+        die(step, -r);
+    open_signals();
+    r = wire_init(&agent.wire, AGENT_STREAM_FD);
+    if (r < 0)
+        die("stream", -r);
+    run_init(&agent.run, &agent.config, &agent.wire);
+    files_init(&agent.files, &agent.config, &agent.wire);
+    agent.childless = true;
+
+    char hello[FRAME_HELLO_SIZE];
+    frame_hello_put(hello,
+                    &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
+    (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
+    (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
+    serve();
+}

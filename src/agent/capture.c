@@ -1,0 +1,126 @@
+#include "agent/capture.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    READS_PER_TURN = 4,
+    ROOM_MIN = 4096, /* in the wire, to bother with the head */
+};
+
+void capture_init(struct capture *capture, enum frame_stream stream)
+{
+    capture->fd = -1;
+    capture->stream = stream;
+}
+
+void capture_begin(struct capture *capture, int fd, uint64_t head_bytes, uint64_t tail_bytes)
+{
+    capture->fd = fd;
+    capture->head_left = head_bytes;
+    capture->total = capture->tail_total = 0;
+    capture->tail_max = (size_t)tail_bytes;
+    capture->flushing = false;
+}
+
+static uint8_t frame_of(const struct capture *capture)
+{
+    return capture->stream == FRAME_IS_STDOUT ? FRAME_STDOUT : FRAME_STDERR;
+}
+
+static bool blocked(const struct capture *capture, struct wire *wire)
+{
+    return capture->head_left > 0 && wire_room(wire) < ROOM_MIN;
+}
+
+void capture_poll(struct capture *capture, struct wire *wire, struct pollset *set)
+{
+    pollset_add(set, capture->fd, blocked(capture, wire) ? 0 : POLLIN, &capture->ready);
+}
+
+static ssize_t read_head(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    size_t room = wire_room(wire);
+    if (room > capture->head_left)
+        room = (size_t)capture->head_left;
+    ssize_t n = read(capture->fd, wire_payload(wire), room);
+    if (n > 0) {
+        wire_commit(wire, frame_of(capture), number, (size_t)n);
+        capture->head_left -= (uint64_t)n;
+    }
+    return n;
+}
+
+/* Over the oldest bytes, up to the ring's end: the next read goes on at its beginning. */
+static ssize_t read_tail(struct capture *capture)
+{
+    static char nowhere[FRAME_PAYLOAD_MAX];
+    size_t max = capture->tail_max;
+    size_t at = max ? (size_t)(capture->tail_total % max) : 0;
+    ssize_t n = max ? read(capture->fd, capture->ring + at, max - at)
+                    : read(capture->fd, nowhere, sizeof(nowhere));
+    if (n > 0)
+        capture->tail_total += (uint64_t)n;
+    return n;
+}
+
+bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    for (int i = 0; i < READS_PER_TURN; i++) {
+        if (capture->fd < 0)
+            return true;
+        if (blocked(capture, wire)) {
+            wire->starved = true;
+            return false;
+        }
+        ssize_t n = capture->head_left ? read_head(capture, wire, number) : read_tail(capture);
+        if (n < 0)
+            return errno != EINTR;
+        if (n == 0) {
+            close(capture->fd);
+            capture->fd = -1;
+            return true;
+        }
+        capture->total += (uint64_t)n;
+    }
+    return false;
+}
+
+bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    if (!capture->flushing) {
+        uint64_t kept =
+            capture->tail_total < capture->tail_max ? capture->tail_total : capture->tail_max;
+        struct frame_gap gap = { .stream = capture->stream, .bytes = capture->tail_total - kept };
+        char payload[FRAME_GAP_SIZE];
+        frame_gap_put(payload, &gap);
+        if (gap.bytes && !wire_send(wire, FRAME_GAP, number, payload, sizeof(payload)))
+            return false;
+        capture->flushing = true;
+        capture->tail_len = kept;
+        capture->tail_sent = 0;
+    }
+    while (capture->tail_sent < capture->tail_len) {
+        size_t max = capture->tail_max;
+        size_t at = (size_t)((capture->tail_total - capture->tail_len + capture->tail_sent) % max);
+        uint64_t len = capture->tail_len - capture->tail_sent;
+        if (len > max - at)
+            len = max - at;
+        if (len > FRAME_PAYLOAD_MAX)
+            len = FRAME_PAYLOAD_MAX;
+        if (!wire_send(wire, frame_of(capture), number, capture->ring + at, (size_t)len))
+            return false;
+        capture->tail_sent += len;
+    }
+    return true;
+}
+
+void capture_end(struct capture *capture)
+{
+    if (capture->fd >= 0)
+        close(capture->fd);
+    capture->fd = -1;
+    if (capture->tail_total)
+        (void)madvise(capture->ring, sizeof(capture->ring), MADV_DONTNEED); /* only thrift */
+}

@@ -1,0 +1,39 @@
+/*
+ * capture: one output stream of a run. The first bytes go to the server at once; what comes after them
+ * is read and forgotten but for the last bytes, kept in a ring and sent at the end, with a notice of
+ * how much is missing in between. The pipe is always drained, or its writer waits for the server.
+ */
+#ifndef BELLJAR_AGENT_CAPTURE_H
+#define BELLJAR_AGENT_CAPTURE_H
+
+#include "agent/frame.h"
+#include "agent/wire.h"
+
+struct capture {
+    int fd; /* the reading end; -1: ended or not begun */
+    short ready;
+    enum frame_stream stream;
+    uint64_t head_left;
+    uint64_t total;               /* bytes written by the run */
+    uint64_t tail_total;          /* of these, behind the head */
+    size_t tail_max;              /* of `ring` in use */
+    uint64_t tail_sent, tail_len; /* while flushing */
+    bool flushing;
+    char ring[FRAME_TAIL_MAX] __attribute__((aligned(4096)));
+};
+
+void capture_init(struct capture *capture, enum frame_stream stream);
+/* Takes `fd`, non-blocking. */
+void capture_begin(struct capture *capture, int fd, uint64_t head_bytes, uint64_t tail_bytes);
+void capture_poll(struct capture *capture, struct wire *wire, struct pollset *set);
+
+/* Reads a bounded amount. True when nothing is there now, or the stream has ended; false when there
+ * may be more, or the wire is full. */
+bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number);
+
+/* After the last capture_drain(): sends gap and tail. True when all of it is in the wire. */
+bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number);
+/* Closes and gives the ring's memory back. */
+void capture_end(struct capture *capture);
+
+#endif

@@ -1,0 +1,179 @@
+#include "agent/config.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+static const char default_env[] = "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
+                                  "HOME=/workspace\0"
+                                  "LANG=C.UTF-8\0"
+                                  "TERM=dumb";
+
+static const struct agent_setup default_setup = {
+    .magic = AGENT_SETUP_MAGIC,
+    .version = AGENT_SETUP_VERSION,
+    .limit_nofile = 1024,
+    .limit_file_bytes = AGENT_LIMIT_KEEP,
+    .limit_nproc = AGENT_LIMIT_KEEP,
+    .limit_address_space = AGENT_LIMIT_KEEP,
+    .limit_stack = AGENT_LIMIT_KEEP,
+};
+
+/*** the set-up ***/
+
+static int read_exactly(int fd, void *ret, size_t len, off_t *at)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pread(fd, (char *)ret + done, len - done, *at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EINVAL;
+        done += (size_t)n;
+        *at += n;
+    }
+    return 0;
+}
+
+static int check_cgroups(const struct agent_setup *setup)
+{
+    uint32_t count = setup->n_cgroups;
+    if ((setup->cgroup == AGENT_CGROUP_NONE && count != 0) ||
+        (setup->cgroup == AGENT_CGROUP_V1 && (count < 1 || count > AGENT_CGROUPS_MAX)) ||
+        (setup->cgroup == AGENT_CGROUP_V2 && count != 1) || setup->cgroup > AGENT_CGROUP_V2)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++)
+        if (fcntl(AGENT_CGROUP_FD + (int)i, F_SETFD, FD_CLOEXEC) < 0)
+            return -errno;
+    return 0;
+}
+
+static int read_setup(struct config *config)
+{
+    struct agent_setup *setup = &config->setup;
+    if (fcntl(AGENT_SETUP_FD, F_GETFD) < 0) {
+        *setup = default_setup;
+        setup->guest_uid = getuid();
+        setup->guest_gid = getgid();
+        return 0;
+    }
+    off_t at = 0;
+    int r = read_exactly(AGENT_SETUP_FD, setup, sizeof(*setup), &at);
+    if (r < 0)
+        return r;
+    if (setup->magic != AGENT_SETUP_MAGIC || setup->version != AGENT_SETUP_VERSION ||
+        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX)
+        return -EINVAL;
+    r = read_exactly(AGENT_SETUP_FD, config->filter, setup->n_filter * sizeof(struct sys_filter),
+                     &at);
+    if (r < 0)
+        return r;
+    r = read_exactly(AGENT_SETUP_FD, config->env_bytes, setup->env_len, &at);
+    if (r < 0)
+        return r;
+    config->program =
+        (struct sys_program){ .len = (uint16_t)setup->n_filter, .filter = config->filter };
+    close(AGENT_SETUP_FD);
+    return check_cgroups(setup);
+}
+
+static int split_env(struct config *config)
+{
+    size_t len = config->setup.env_len;
+    if (!len) {
+        len = sizeof(default_env);
+        memcpy(config->env_bytes, default_env, len);
+    }
+    if (config->env_bytes[len - 1] != '\0')
+        return -EINVAL;
+    size_t count = 0;
+    for (size_t at = 0; at < len; at += strlen(config->env_bytes + at) + 1) {
+        if (count == AGENT_ENV_COUNT_MAX || !strchr(config->env_bytes + at, '='))
+            return -EINVAL;
+        config->env[count++] = config->env_bytes + at;
+    }
+    return 0;
+}
+
+static int close_the_rest(struct config *config)
+{
+    unsigned first = config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups
+                                             : AGENT_STREAM_FD + 1;
+    return sys_close_range(first, ~0U);
+}
+
+/*** directories ***/
+
+static int open_directories(struct config *config, const char *workspace, const char *run_dir)
+{
+    config->workspace = workspace;
+    config->workspace_fd = open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (config->workspace_fd < 0)
+        return -errno;
+    if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    config->run_dir_fd = open(run_dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return config->run_dir_fd < 0 ? -errno : 0;
+}
+
+/*** privileges ***/
+
+#define CAP_BIT(cap) (UINT32_C(1) << (cap))
+
+/* What ending, entering and emptying a guest takes; only needed where the guest is another user. */
+static const uint32_t needed_caps =
+    CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID) |
+    CAP_BIT(SYS_CAP_SETPCAP);
+
+static int shed_privileges(struct config *config)
+{
+    config->other_user =
+        config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
+    struct sys_caps caps;
+    int r = sys_capget(&caps);
+    if (r < 0)
+        return r;
+    uint32_t held = caps.word[0].permitted & needed_caps;
+    if (config->other_user && held != needed_caps)
+        return -EPERM;
+    config->may_bound = held & CAP_BIT(SYS_CAP_SETPCAP);
+    caps = (struct sys_caps){ 0 };
+    caps.word[0].permitted = caps.word[0].effective = held;
+    r = sys_capset(&caps);
+    if (r < 0)
+        return r;
+    /* Undumpable: no ptrace and no /proc/1/mem for a guest with the same uid. */
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+int config_load(struct config *config, const char *workspace, const char *run_dir,
+                const char **ret_step)
+{
+    config->is_init = getpid() == 1;
+    *ret_step = "set-up";
+    int r = read_setup(config);
+    if (r < 0)
+        return r;
+    *ret_step = "environment";
+    r = split_env(config);
+    if (r < 0)
+        return r;
+    *ret_step = "close descriptors";
+    r = close_the_rest(config);
+    if (r < 0)
+        return r;
+    *ret_step = "open directories";
+    r = open_directories(config, workspace, run_dir);
+    if (r < 0)
+        return r;
+    *ret_step = "shed privileges";
+    r = shed_privileges(config);
+    if (r < 0)
+        return r;
+    /* Orphans of a guest come to us even where we are not pid 1. */
+    *ret_step = "become subreaper";
+    return !config->is_init && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
+}

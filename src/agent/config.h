@@ -1,0 +1,31 @@
+/*
+ * config: what the agent knows for its whole life: the engine's set-up (setup.h) or the defaults,
+ * checked, and the directories it works in.
+ */
+#ifndef BELLJAR_AGENT_CONFIG_H
+#define BELLJAR_AGENT_CONFIG_H
+
+#include "agent/setup.h"
+#include "agent/sys.h"
+
+#include <stdbool.h>
+
+struct config {
+    bool is_init;          /* pid 1: everything else in sight is the guest's */
+    bool other_user;       /* the guest is not who we are */
+    bool may_bound;        /* holds CAP_SETPCAP: can empty the bounding set of guests */
+    const char *workspace; /* as guests see it */
+    int workspace_fd, run_dir_fd;
+    struct agent_setup setup;
+    struct sys_program program; /* the guest's filter; len 0: none */
+    const char *env[AGENT_ENV_COUNT_MAX + 1];
+    struct sys_filter filter[AGENT_FILTER_MAX];
+    char env_bytes[AGENT_ENV_MAX];
+};
+
+/* Reads the set-up, checks that it can be honoured, opens the directories, gives up every privilege
+ * that is not needed, and becomes undumpable. 0; or -errno and what failed in *ret_step. */
+int config_load(struct config *config, const char *workspace, const char *run_dir,
+                const char **ret_step);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * frame: the language between server and agent, as bytes. Both sides, the agent's workers and the
+ * tests include this header; docs/agent-protocol.md tells who says what when.
+ *
+ *     u32 length of the payload | u8 type | u32 number | payload
+ *
+ * All numbers are little endian, at fixed places, without padding. `number` names a run or a piece of
+ * file work; it is 0 for frames about the stream itself. Pure code: no allocation, no system call;
+ * what is decoded points into the caller's bytes.
+ */
+#ifndef BELLJAR_AGENT_FRAME_H
+#define BELLJAR_AGENT_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    FRAME_MAGIC = 0x52414a42, /* "BJAR" */
+    FRAME_VERSION = 1,
+
+    FRAME_HEADER = 9,
+    FRAME_PAYLOAD_MAX = 64 * 1024,
+    FRAME_MAX = FRAME_HEADER + FRAME_PAYLOAD_MAX,
+
+    /* What either side may ask of the other. */
+    FRAME_ARGS_MAX = 256 * 1024, /* arguments, environment and directory of a run, with their NULs */
+    FRAME_ARGS_COUNT_MAX = 1024, /* arguments, or variables */
+    FRAME_CODE_MAX = 16 * 1024 * 1024,
+    FRAME_TAIL_MAX = 1024 * 1024, /* of one stream */
+    FRAME_FAILURE_MAX = 199,
+    FRAME_PATH_MAX = 4095,
+    FRAME_NAME_MAX = 255,
+    FRAME_ENTRIES_MAX = 100 * 1000, /* in one list */
+    FRAME_LIST_MAX = 16 * 1024 * 1024, /* bytes of them */
+    FRAME_FILES_MAX = 4,            /* pieces of file work at once */
+    FRAME_FILE_MS = 5000,           /* after which one is given up */
+};
+
+enum frame_type {
+    /* server to agent */
+    FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */
+    FRAME_PING = 0x02,      /* up to 8 bytes that come back */
+    FRAME_RUN = 0x10,       /* struct frame_run: announces a run */
+    FRAME_ARGS = 0x11,      /* raw: argv, then env, then cwd, each with its NUL */
+    FRAME_CODE = 0x12,      /* raw */
+    FRAME_START = 0x13,     /* empty: all is said, go */
+    FRAME_INPUT = 0x14,     /* raw; one after FRAME_START, then one for each FRAME_RUN_MORE */
+    FRAME_INTERRUPT = 0x15, /* empty: SIGINT */
+    FRAME_KILL = 0x16,      /* empty: SIGKILL to all of it */
+    FRAME_FILE = 0x20,      /* struct frame_file, then the paths */
+    FRAME_FILE_PUT = 0x21,  /* raw; one after FRAME_FILE, then one for each FRAME_FILE_MORE */
+
+    /* agent to server */
+    FRAME_READY = 0x81,     /* struct frame_hello */
+    FRAME_PONG = 0x82,      /* the bytes of the ping */
+    FRAME_STDOUT = 0x90,    /* raw */
+    FRAME_STDERR = 0x91,    /* raw */
+    FRAME_GAP = 0x92,       /* struct frame_gap */
+    FRAME_RUN_MORE = 0x93,  /* empty: the next FRAME_INPUT, please */
+    FRAME_EXIT = 0x94,      /* struct frame_exit, then words if it could not be started */
+    FRAME_FILE_DATA = 0xa0, /* raw bytes of a file, or whole struct frame_entry */
+    FRAME_FILE_MORE = 0xa1, /* empty: the next FRAME_FILE_PUT, please */
+    FRAME_FILE_END = 0xa2,  /* struct frame_file_end; ends one piece of file work */
+};
+
+/*** one frame ***/
+
+struct frame {
+    uint8_t type;
+    uint32_t number;
+    const char *payload;
+    size_t len;
+};
+
+/* Bytes consumed; 0: need more; -EMSGSIZE: longer than FRAME_PAYLOAD_MAX. */
+int frame_parse(const char *data, size_t len, struct frame *ret);
+/* Writes FRAME_HEADER bytes. */
+void frame_put_header(char *out, uint8_t type, uint32_t number, size_t len);
+
+/*** payloads ***/
+
+/* Each has a fixed size on the wire, in bytes. X_put() writes as many; X_get() returns that number,
+ * or -EPROTO when the payload is too short, too long, or holds a value that nobody may send. */
+
+enum { FRAME_HELLO_SIZE = 8 };
+struct frame_hello {
+    uint32_t magic, version;
+};
+void frame_hello_put(char *out, const struct frame_hello *hello);
+int frame_hello_get(const struct frame *frame, struct frame_hello *ret);
+
+enum { FRAME_RUN_SIZE = 53 };
+struct frame_run {
+    uint64_t head_bytes, tail_bytes; /* kept of each stream; tail at most FRAME_TAIL_MAX */
+    uint64_t flood_bytes;            /* of one stream: the run is killed */
+    uint64_t input_len;              /* in FRAME_INPUT */
+    uint64_t code_len;               /* in FRAME_CODE */
+    uint32_t args_len, argc, envc;   /* in FRAME_ARGS */
+    bool has_code;                   /* no code and empty code differ: the file is made or not */
+};
+void frame_run_put(char *out, const struct frame_run *run);
+int frame_run_get(const struct frame *frame, struct frame_run *ret);
+
+enum frame_stream { FRAME_IS_STDOUT = 1, FRAME_IS_STDERR = 2 };
+enum { FRAME_GAP_SIZE = 9 };
+struct frame_gap {
+    enum frame_stream stream;
+    uint64_t bytes; /* never 0 */
+};
+void frame_gap_put(char *out, const struct frame_gap *gap);
+int frame_gap_get(const struct frame *frame, struct frame_gap *ret);
+
+enum { FRAME_EXIT_SIZE = 37 };
+struct frame_exit {
+    bool signaled, flooded, failed;
+    uint32_t code; /* exit status or signal; errno when failed */
+    uint64_t wall_ns, cpu_ns;
+    uint64_t stdout_bytes, stderr_bytes;
+    const char *failure; /* follows when failed; not terminated */
+    size_t failure_len;
+};
+void frame_exit_put(char *out, const struct frame_exit *exit); /* without the words */
+int frame_exit_get(const struct frame *frame, struct frame_exit *ret);
+
+enum frame_file_op {
+    FILE_READ = 1,
+    FILE_WRITE,
+    FILE_LIST,
+    FILE_STAT,
+    FILE_DELETE,
+    FILE_MOVE,
+    FILE_SPACE,
+};
+enum { FRAME_FILE_SIZE = 30 };
+struct frame_file {
+    enum frame_file_op op;
+    bool recursive;              /* list, delete */
+    uint64_t offset;             /* read; write: names the attempts of one write */
+    uint64_t max;                /* read: bytes; list: entries, at most FRAME_ENTRIES_MAX */
+    uint64_t len;                /* write: bytes in FRAME_FILE_PUT */
+    const char *path, *target;   /* follow; not terminated, without NUL inside; target: move */
+    size_t path_len, target_len; /* at most FRAME_PATH_MAX */
+};
+/* Writes FRAME_FILE_SIZE bytes and the paths. */
+void frame_file_put(char *out, const struct frame_file *file);
+int frame_file_get(const struct frame *frame, struct frame_file *ret);
+
+enum { FRAME_ENTRY_SIZE = 23 };
+enum frame_entry_type { ENTRY_FILE, ENTRY_DIRECTORY, ENTRY_SYMLINK, ENTRY_OTHER };
+struct frame_entry {
+    enum frame_entry_type type;
+    uint32_t mode;
+    uint64_t size;
+    int64_t mtime_ns;
+    const char *name; /* follows; not terminated, without NUL inside, not empty */
+    size_t name_len;  /* at most FRAME_PATH_MAX */
+};
+/* Writes FRAME_ENTRY_SIZE bytes and the name. */
+void frame_entry_put(char *out, const struct frame_entry *entry);
+/* One of several: bytes consumed, or -EPROTO. An entry never crosses frames. */
+int frame_entry_get(const char *data, size_t len, struct frame_entry *ret);
+
+enum { FRAME_FILE_END_SIZE = 21 };
+struct frame_file_end {
+    uint32_t code;  /* 0 or errno */
+    uint64_t size;  /* read: of the whole file; list: entries sent; space: bytes free */
+    uint64_t extra; /* space: inodes free */
+    bool more;      /* list: there were more */
+};
+void frame_file_end_put(char *out, const struct frame_file_end *end);
+int frame_file_end_get(const struct frame *frame, struct frame_file_end *ret);
+
+#endif

@@ -1,0 +1,307 @@
+#include "agent/guest.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <grp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+pid_t guest_fork(const struct config *config)
+{
+    if (config->setup.cgroup == AGENT_CGROUP_V2)
+        return sys_fork_into(AGENT_CGROUP_FD);
+    pid_t pid = fork();
+    return pid < 0 ? -errno : pid;
+}
+
+/*** steps ***/
+
+/* "0" into `tasks` moves the writer and takes no lock that waits for other processors, unlike
+ * cgroup.procs. In v2 the child was born where it belongs. */
+static int join_cgroup(const struct config *config)
+{
+    if (config->setup.cgroup != AGENT_CGROUP_V1)
+        return 0;
+    for (uint32_t i = 0; i < config->setup.n_cgroups; i++)
+        if (write(AGENT_CGROUP_FD + (int)i, "0", 1) != 1)
+            return -errno;
+    return 0;
+}
+
+static int set_limit(int resource, uint64_t value)
+{
+    struct rlimit old;
+    if (value == AGENT_LIMIT_KEEP)
+        return 0;
+    if (getrlimit((unsigned)resource, &old) < 0)
+        return -errno;
+    rlim_t limit = old.rlim_max != RLIM_INFINITY && value > old.rlim_max ? old.rlim_max : value;
+    struct rlimit new = { .rlim_cur = limit, .rlim_max = limit };
+    return setrlimit((unsigned)resource, &new) < 0 ? -errno : 0;
+}
+
+static int set_limits(const struct config *config)
+{
+    const struct {
+        int resource;
+        uint64_t value;
+    } limits[] = {
+        { RLIMIT_CORE, 0 },
+        { RLIMIT_MEMLOCK, 64 * 1024 },
+        { RLIMIT_MSGQUEUE, 0 },
+        { RLIMIT_SIGPENDING, 1024 },
+        { RLIMIT_NICE, 0 },
+        { RLIMIT_RTPRIO, 0 },
+        { RLIMIT_NOFILE, config->setup.limit_nofile },
+        { RLIMIT_FSIZE, config->setup.limit_file_bytes },
+        { RLIMIT_NPROC, config->setup.limit_nproc },
+        { RLIMIT_AS, config->setup.limit_address_space },
+        { RLIMIT_STACK, config->setup.limit_stack },
+    };
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        int r = set_limit(limits[i].resource, limits[i].value);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The guest dies of a full memory before anything of ours. Only a hint, and /proc may be missing; our
+ * own files there are root's while we are undumpable, so be dumpable for a moment: by now nothing is
+ * open that a guest could steal. */
+static void prefer_for_oom(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 1);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!write(fd, "1000", 4);
+        close(fd);
+    }
+}
+
+static int empty_bounding_set(const struct config *config)
+{
+    for (int cap = 0; cap < 64; cap++)
+        if (prctl(PR_CAPBSET_DROP, cap) < 0) {
+            if (errno == EINVAL)
+                break; /* the kernel has no more */
+            if (config->may_bound)
+                return -errno;
+            break; /* we cannot; no_new_privs and empty sets make it a formality */
+        }
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    return 0;
+}
+
+static int become_guest(const struct config *config)
+{
+    uid_t uid = config->setup.guest_uid;
+    gid_t gid = config->setup.guest_gid;
+    /* In a user namespace made without privilege nobody may do this; it holds nothing to drop
+     * that is mapped there. */
+    if (setgroups(0, NULL) < 0 && (config->other_user || errno != EPERM))
+        return -errno;
+    if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return -errno;
+    return 0;
+}
+
+static int drop_capabilities(const struct config *config)
+{
+    (void)config;
+    static const struct sys_caps none;
+    return sys_capset(&none);
+}
+
+static int no_new_privileges(const struct config *config)
+{
+    (void)config;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+/* After the change of user, which clears it. */
+static int die_with_agent(const struct config *config)
+{
+    (void)config;
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
+}
+
+static int default_signals(const struct config *config)
+{
+    (void)config;
+    struct sigaction action = { .sa_handler = SIG_DFL };
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)sigaction(sig, &action, NULL); /* KILL, STOP and the libc's own refuse */
+    sigset_t none;
+    sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+static int load_filter(const struct config *config)
+{
+    if (!config->program.len)
+        return 0;
+    return prctl(PR_SET_SECCOMP, 2 /* SECCOMP_MODE_FILTER */, &config->program) < 0 ? -errno : 0;
+}
+
+static int lead_session(const struct config *config)
+{
+    (void)config;
+    return setsid() < 0 ? -errno : 0;
+}
+
+struct step {
+    const char *name;
+    int (*run)(const struct config *config);
+};
+
+/* The order is the argument: what needs privilege comes before it is gone, and nothing that a guest
+ * could use is open when the process becomes the guest's. */
+static const struct step before_descriptors[] = {
+    { "join cgroup", join_cgroup }, /* first: what the child uses from here on is the guest's */
+    { "lead session", lead_session },
+};
+static const struct step to_guest[] = {
+    { "limits", set_limits },
+    { "empty bounding set", empty_bounding_set }, /* needs CAP_SETPCAP */
+    { "become guest", become_guest },
+    { "drop capabilities", drop_capabilities }, /* also where the user stays the same */
+    { "no new privileges", no_new_privileges }, /* a filter may not be loaded without */
+    { "die with agent", die_with_agent },
+    { "default signals", default_signals },
+};
+
+static int run_steps(const struct config *config, const struct step *steps, size_t count,
+                     const char **ret_step)
+{
+    for (size_t i = 0; i < count; i++) {
+        *ret_step = steps[i].name;
+        int r = steps[i].run(config);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+#define RUN_STEPS(config, steps, ret_step)                                                         \
+    run_steps(config, steps, sizeof(steps) / sizeof((steps)[0]), ret_step)
+
+/*** descriptors ***/
+
+/* Makes fds[i] descriptor first + i, in spite of overlaps, and closes all behind them. -1 entries
+ * are left closed. */
+static int place_descriptors(const int *fds, int count, int first)
+{
+    int moved[4] = { -1, -1, -1, -1 };
+    for (int i = 0; i < count; i++) {
+        moved[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD, 64);
+        if (fds[i] >= 0 && moved[i] < 0)
+            return -errno;
+    }
+    for (int i = 0; i < count; i++) {
+        if (moved[i] >= 0 && dup2(moved[i], first + i) < 0)
+            return -errno;
+        if (moved[i] < 0)
+            close(first + i);
+    }
+    return sys_close_range((unsigned)(first + count), ~0U);
+}
+
+/*** programs ***/
+
+static const char *search_path(const char *const *env)
+{
+    for (; *env; env++)
+        if (strncmp(*env, "PATH=", 5) == 0)
+            return *env + 5;
+    return "/usr/bin:/bin";
+}
+
+/* As execvpe(), without its shell for files that are no programs. */
+static int exec_in_path(const char *const *argv, const char *const *env)
+{
+    char *const *args = (char *const *)(uintptr_t)argv;
+    char *const *vars = (char *const *)(uintptr_t)env;
+    if (strchr(argv[0], '/')) {
+        execve(argv[0], args, vars);
+        return -errno;
+    }
+    int code = ENOENT;
+    for (const char *dir = search_path(env);;) {
+        size_t len = strcspn(dir, ":");
+        static char path[4096];
+        int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)len, dir, len ? "/" : "", argv[0]);
+        if (n > 0 && (size_t)n < sizeof(path)) {
+            execve(path, args, vars);
+            if (errno != ENOENT && errno != ENOTDIR)
+                code = errno;
+        }
+        if (!dir[len])
+            return -code;
+        dir += len + 1;
+    }
+}
+
+static int enter_directory(const struct config *config, const char *cwd)
+{
+    if (chdir(config->workspace) < 0 || (*cwd && chdir(cwd) < 0))
+        return -errno;
+    return 0;
+}
+
+static int become_program(const struct config *config, const struct guest_exec *exec,
+                          const char **ret_step)
+{
+    prefer_for_oom();
+    int r = RUN_STEPS(config, to_guest, ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = "enter directory";
+    r = enter_directory(config, exec->cwd);
+    if (r < 0)
+        return r;
+    *ret_step = "load filter"; /* last: it forbids most of the above */
+    r = load_filter(config);
+    if (r < 0)
+        return r;
+    *ret_step = exec->argv[0];
+    return exec_in_path(exec->argv, exec->env);
+}
+
+_Noreturn void guest_exec(const struct config *config, const struct guest_exec *exec)
+{
+    const char *step = "";
+    int failure_fd = exec->failure_fd;
+    int r = RUN_STEPS(config, before_descriptors, &step);
+    if (r == 0) {
+        step = "descriptors";
+        const int fds[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2], failure_fd };
+        r = place_descriptors(fds, 4, 0);
+        if (r == 0) {
+            failure_fd = 3;
+            r = fcntl(failure_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno
+                                                           : become_program(config, exec, &step);
+        }
+    }
+    struct guest_failure failure = { .code = -r };
+    (void)snprintf(failure.step, sizeof(failure.step), "%s", step);
+    (void)!write(failure_fd, &failure, sizeof(failure)); /* exit status 127 says it too */
+    _exit(127);
+}
+
+int guest_enter(const struct config *config, int in_fd, int out_fd)
+{
+    const char *step;
+    int r = RUN_STEPS(config, before_descriptors, &step);
+    if (r < 0)
+        return r;
+    const int fds[] = { in_fd, out_fd, config->workspace_fd };
+    r = place_descriptors(fds, 3, GUEST_IN);
+    if (r < 0)
+        return r;
+    r = RUN_STEPS(config, to_guest, &step);
+    if (r < 0)
+        return r;
+    return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * guest: the way from the agent to a process that belongs to the guest. Everything here but
+ * guest_fork() runs in the child, between fork and exec: no allocation, no return to the loop.
+ */
+#ifndef BELLJAR_AGENT_GUEST_H
+#define BELLJAR_AGENT_GUEST_H
+
+#include "agent/config.h"
+
+/* fork(), into the guest's cgroup where that is v2. The pid, 0 in the child, or -errno. */
+pid_t guest_fork(const struct config *config);
+
+/* What kept a child from becoming the guest's; crosses a pipe in one write. */
+struct guest_failure {
+    int code; /* errno */
+    char step[60];
+};
+
+struct guest_exec {
+    const char *const *argv, *const *env; /* argv[0] is searched in env's PATH */
+    const char *cwd;                      /* "" : the workspace; relative: below it */
+    int stdio[3];
+    int failure_fd; /* gets a struct guest_failure; closed by a successful exec */
+};
+/* Fails closed: a step that does not work is reported and the program does not run. */
+_Noreturn void guest_exec(const struct config *config, const struct guest_exec *exec);
+
+/* For work on files: keeps in_fd (may be -1) as 3, out_fd as 4, the workspace as 5, nothing else, and
+ * becomes the guest, undumpable. 0 or -errno. */
+enum { GUEST_IN = 3, GUEST_OUT = 4, GUEST_WORKSPACE = 5 };
+int guest_enter(const struct config *config, int in_fd, int out_fd);
+
+#endif

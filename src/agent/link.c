@@ -1,0 +1,249 @@
+#include "agent/link.h"
+#include "agent/link_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct link_stream_handle {
+    uv_pipe_t pipe;
+    struct link *link; /* NULL: the link has let go */
+};
+
+/* Callbacks may free the link: enter before the first, touch nothing after leave() says so. */
+static void enter(struct link *link)
+{
+    link->depth++;
+}
+
+static bool leave(struct link *link)
+{
+    if (--link->depth > 0 || !link->freed)
+        return !link->freed;
+    free(link);
+    return false;
+}
+
+/*** closing ***/
+
+static void stream_closed(uv_handle_t *handle)
+{
+    free(container_of((uv_pipe_t *)handle, struct link_stream_handle, pipe));
+}
+
+static void close_stream(struct link *link)
+{
+    if (!link->stream)
+        return;
+    link->stream->link = NULL;
+    if (!uv_is_closing((uv_handle_t *)&link->stream->pipe))
+        uv_close((uv_handle_t *)&link->stream->pipe, stream_closed);
+    link->stream = NULL;
+    buf_done(&link->in);
+    timer_free(link->patience);
+    link->patience = NULL;
+}
+
+void link_break(struct link *link, const char *why)
+{
+    if (!link->stream)
+        return;
+    enter(link);
+    close_stream(link);
+    link_run_broken(link);
+    if (!link->freed)
+        link_file_broken(link, EPIPE);
+    if (!link->freed && link->events.on_broken)
+        link->events.on_broken(why, link->data);
+    (void)leave(link);
+}
+
+void link_free(struct link *link)
+{
+    if (!link || link->freed)
+        return;
+    enter(link);
+    close_stream(link);
+    link_run_broken(link);
+    link_file_broken(link, ECANCELED);
+    link->freed = true;
+    (void)leave(link);
+}
+
+/*** writing ***/
+
+struct outgoing {
+    uv_write_t request;
+    char *bytes;
+};
+
+static void written(uv_write_t *request, int status)
+{
+    struct outgoing *outgoing = container_of(request, struct outgoing, request);
+    struct link_stream_handle *stream =
+        container_of((uv_pipe_t *)request->handle, struct link_stream_handle, pipe);
+    free(outgoing->bytes);
+    free(outgoing);
+    if (status < 0 && status != UV_ECANCELED && stream->link)
+        link_break(stream->link, "the agent does not read any more");
+}
+
+void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *payload, size_t len)
+{
+    assert(len <= FRAME_PAYLOAD_MAX);
+    char header[FRAME_HEADER];
+    frame_put_header(header, type, number, len);
+    (void)buf_add(out, header, sizeof(header)); /* these have no ceiling that we could reach */
+    (void)buf_add(out, payload, len);
+}
+
+void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes, size_t len)
+{
+    while (len) {
+        size_t chunk = len < FRAME_PAYLOAD_MAX ? len : FRAME_PAYLOAD_MAX;
+        link_add_frame(out, type, number, bytes, chunk);
+        bytes += chunk;
+        len -= chunk;
+    }
+}
+
+void link_write(struct link *link, struct buf *out)
+{
+    if (!link->stream) {
+        buf_done(out);
+        return;
+    }
+    struct outgoing *outgoing = xcalloc(1, sizeof(*outgoing));
+    uv_buf_t bytes = uv_buf_init(out->data, (unsigned)out->len);
+    outgoing->bytes = buf_steal(out);
+    /* A refusal at once is a stream that is closing already; reading tells the rest. */
+    if (uv_write(&outgoing->request, (uv_stream_t *)&link->stream->pipe, &bytes, 1, written) < 0) {
+        free(outgoing->bytes);
+        free(outgoing);
+    }
+}
+
+/*** reading ***/
+
+static const char *take_ready(struct link *link, const struct frame *frame)
+{
+    struct frame_hello hello;
+    if (link->ready || frame->number != 0 || frame_hello_get(frame, &hello) < 0 ||
+        hello.magic != FRAME_MAGIC)
+        return "the agent's hello is not one";
+    if (hello.version != FRAME_VERSION)
+        return "the agent speaks another version";
+    link->ready = true;
+    if (link->events.on_ready)
+        link->events.on_ready(link->data);
+    return NULL;
+}
+
+static const char *take(struct link *link, const struct frame *frame)
+{
+    if (!link->ready && frame->type != FRAME_READY)
+        return "the agent did not say hello first";
+    switch (frame->type) {
+    case FRAME_READY:
+        return take_ready(link, frame);
+    case FRAME_STDOUT:
+    case FRAME_STDERR:
+    case FRAME_GAP:
+    case FRAME_RUN_MORE:
+    case FRAME_EXIT:
+        return link_run_take(link, frame);
+    case FRAME_FILE_DATA:
+    case FRAME_FILE_MORE:
+    case FRAME_FILE_END:
+        return link_file_take(link, frame);
+    default:
+        return "the agent sent a frame that does not exist"; /* a pong too: we do not ping yet */
+    }
+}
+
+static void take_frames(struct link *link)
+{
+    size_t at = 0;
+    const char *why = NULL;
+    enter(link);
+    while (link->stream && !why) {
+        struct frame frame;
+        int n = frame_parse(link->in.data + at, link->in.len - at, &frame);
+        if (n == 0)
+            break;
+        why = n < 0 ? "the agent sent a frame that is too long" : take(link, &frame);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (why)
+        link_break(link, why);
+    if (link->stream && at == link->in.len)
+        buf_done(&link->in); /* idle links hold no memory */
+    else if (link->stream)
+        buf_drop(&link->in, at);
+    (void)leave(link);
+}
+
+/* One place for all links: what is read is looked at before anything else is read. */
+static void lend_memory(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    (void)handle;
+    (void)suggested;
+    static char memory[FRAME_PAYLOAD_MAX];
+    *ret = uv_buf_init(memory, sizeof(memory));
+}
+
+static void received(uv_stream_t *handle, ssize_t len, const uv_buf_t *bytes)
+{
+    struct link *link = container_of((uv_pipe_t *)handle, struct link_stream_handle, pipe)->link;
+    if (!link || len == 0)
+        return;
+    if (len < 0) {
+        link_break(link, len == UV_EOF ? "the agent has closed the stream"
+                                       : "the stream to the agent cannot be read");
+        return;
+    }
+    /* What is left over from before is less than one frame. */
+    int r = buf_add(&link->in, bytes->base, (size_t)len);
+    assert(r == 0);
+    (void)r;
+    take_frames(link);
+}
+
+static void lose_patience(void *data)
+{
+    struct link *link = data;
+    if (!link->ready || link_file_overdue(link))
+        link_break(link, "the agent does not answer");
+}
+
+/*** making ***/
+
+struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
+{
+    struct link *link = xcalloc(1, sizeof(*link));
+    link->loop = loop;
+    link->events = *events;
+    link->data = data;
+    link->in = BUF_INIT(LINK_IN_MAX);
+    list_init(&link->files);
+    list_init(&link->files_waiting);
+    link->patience = timer_new(loop, lose_patience, link);
+    timer_repeat(link->patience, LINK_PATIENCE_MS);
+
+    link->stream = xcalloc(1, sizeof(*link->stream));
+    link->stream->link = link;
+    (void)uv_pipe_init(loop, &link->stream->pipe, /* ipc= */ 0); /* cannot fail */
+    if (uv_pipe_open(&link->stream->pipe, fd) < 0) {
+        /* Not a stream. Reading fails then, and is reported from the loop like any other end. */
+        close(fd);
+    }
+    char hello[FRAME_HELLO_SIZE];
+    frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
+    struct buf out = BUF_INIT(BUF_NO_CEILING);
+    link_add_frame(&out, FRAME_HELLO, 0, hello, sizeof(hello));
+    link_write(link, &out);
+    (void)uv_read_start((uv_stream_t *)&link->stream->pipe, lend_memory, received);
+    return link;
+}

@@ -1,0 +1,101 @@
+#include "agent/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+int wire_init(struct wire *wire, int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+        return -errno;
+    wire->fd = fd;
+    return 0;
+}
+
+void wire_poll(struct wire *wire, struct pollset *set)
+{
+    bool pending = wire->out_len > wire->out_at;
+    pollset_add(set, wire->fd, pending ? POLLIN | POLLOUT : POLLIN, &wire->ready);
+    /* The room they missed is there by now, and no event would tell them. */
+    if (wire->starved && !pending)
+        pollset_wake(set, 0);
+    wire->starved = false;
+}
+
+int wire_read(struct wire *wire)
+{
+    memmove(wire->in, wire->in + wire->in_at, wire->in_len - wire->in_at);
+    wire->in_len -= wire->in_at;
+    wire->in_at = 0;
+    ssize_t n = read(wire->fd, wire->in + wire->in_len, sizeof(wire->in) - wire->in_len);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    wire->in_len += (size_t)n;
+    return 0;
+}
+
+int wire_next(struct wire *wire, struct frame *ret)
+{
+    int n = frame_parse(wire->in + wire->in_at, wire->in_len - wire->in_at, ret);
+    if (n <= 0)
+        return n;
+    wire->in_at += (size_t)n;
+    return 1;
+}
+
+size_t wire_room(struct wire *wire)
+{
+    if (wire->out_at == wire->out_len)
+        wire->out_at = wire->out_len = 0;
+    if (sizeof(wire->out) - wire->out_len < FRAME_MAX && wire->out_at > 0) {
+        memmove(wire->out, wire->out + wire->out_at, wire->out_len - wire->out_at);
+        wire->out_len -= wire->out_at;
+        wire->out_at = 0;
+    }
+    size_t room = sizeof(wire->out) - wire->out_len;
+    room = room > FRAME_HEADER ? room - FRAME_HEADER : 0;
+    return room < FRAME_PAYLOAD_MAX ? room : FRAME_PAYLOAD_MAX;
+}
+
+char *wire_payload(struct wire *wire)
+{
+    return wire->out + wire->out_len + FRAME_HEADER;
+}
+
+void wire_commit(struct wire *wire, uint8_t type, uint32_t number, size_t len)
+{
+    frame_put_header(wire->out + wire->out_len, type, number, len);
+    wire->out_len += FRAME_HEADER + len;
+}
+
+bool wire_send(struct wire *wire, uint8_t type, uint32_t number, const char *payload, size_t len)
+{
+    size_t room = wire_room(wire);
+    /* Room 0 may mean less than a header. */
+    if (room == 0 || room < len) {
+        wire->starved = true;
+        return false;
+    }
+    if (len)
+        memcpy(wire_payload(wire), payload, len);
+    wire_commit(wire, type, number, len);
+    return true;
+}
+
+int wire_flush(struct wire *wire)
+{
+    while (wire->out_at < wire->out_len) {
+        ssize_t n = write(wire->fd, wire->out + wire->out_at, wire->out_len - wire->out_at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : -errno;
+        wire->out_at += (size_t)n;
+    }
+    return 0;
+}
