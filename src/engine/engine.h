@@ -59,16 +59,16 @@ enum engine_layer {
 };
 
 struct engine_options {
-    const char *state_dir;     /* what must be found again after a crash; exists */
-    const char *instance;      /* names what is ours */
-    const char *rootfs;        /* "" : the host's own /usr, read-only */
-    uint32_t uid_base;         /* as root: first outside uid of the range */
+    const char *state_dir; /* what must be found again after a crash; exists */
+    const char *instance;  /* names what is ours */
+    const char *rootfs;    /* "" : the host's own /usr, read-only */
+    uint32_t uid_base;     /* as root: first outside uid of the range */
     uint32_t uid_count;
-    unsigned allow_missing;    /* enum engine_layer: go on without these */
+    unsigned allow_missing; /* enum engine_layer: go on without these */
     bool pool_enabled;
     size_t pool_size;
     uint64_t pool_max_age_ms;
-    size_t pool_max_creations; /* at once */
+    size_t pool_max_creations;     /* at once */
     struct sandbox_plan pool_plan; /* what is made ahead; other plans are made on demand */
 };
 
@@ -77,6 +77,26 @@ struct engine_options {
 int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
                 struct engine **ret, struct err *err);
 void engine_close(struct engine *engine); /* NULL is fine */
+
+/* To be called once everything that needs privilege is open (ports, keys), before the first byte of a
+ * client is read: afterwards this process has no capability and cannot get one. As root it also
+ * becomes `uid` and `gid`, which must not be in the sandboxes' range; otherwise they are ignored. */
+enum { ENGINE_DEFAULT_UID = 65534 };
+int engine_drop_privileges(uint32_t uid, uint32_t gid, struct err *err);
+
+/* One fact about this host that decides what engines can do; for people and for `doctor`. */
+enum engine_verdict { ENGINE_OK, ENGINE_WARNING, ENGINE_PROBLEM };
+struct engine_check {
+    const char *name;
+    enum engine_verdict verdict; /* a warning: works, but less is enforced */
+    char detail[200];
+    char remedy[300]; /* "" when there is nothing to do */
+};
+enum { ENGINE_CHECKS_MAX = 16 };
+/* Looks, and tries in short-lived children what can only be tried; changes nothing. Returns how
+ * many rows it has filled. Of the options only uid_base, uid_count and rootfs count. */
+size_t engine_checks(const struct engine_options *options,
+                     struct engine_check ret[ENGINE_CHECKS_MAX]);
 
 /* Layers that are active. */
 unsigned engine_layers(const struct engine *engine);
@@ -105,8 +125,8 @@ struct sandbox_usage {
     uint64_t memory_bytes, memory_peak_bytes;
     uint64_t cpu_ns;
     uint64_t pids;
-    uint64_t oom_kills;  /* since the start of the sandbox, from the cgroup */
-    uint64_t pids_denied;/* forks refused by the limit */
+    uint64_t oom_kills;   /* since the start of the sandbox, from the cgroup */
+    uint64_t pids_denied; /* forks refused by the limit */
 };
 typedef void sandbox_usage_fn(const struct sandbox_usage *usage, void *data); /* NULL: unknown */
 /* Exactly one call of on_usage follows, unless the sandbox is destroyed before. */

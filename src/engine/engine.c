@@ -1,0 +1,125 @@
+/*
+ * The front of the engines: picks one by name and passes calls on.
+ */
+#include "engine/ops.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+static const struct engine_ops *const engines[] = { &native_engine_ops };
+
+static const struct {
+    enum engine_layer layer;
+    const char *name;  /* as in allow_missing */
+    const char *words; /* as in reports */
+} layers[] = {
+    { LAYER_USER_NS, "user_namespace", "user namespace" },
+    { LAYER_MOUNT_NS, "mount_namespace", "mount namespace" },
+    { LAYER_PID_NS, "pid_namespace", "pid namespace" },
+    { LAYER_NET_NS, "network_namespace", "network namespace" },
+    { LAYER_IPC_NS, "ipc_namespace", "ipc namespace" },
+    { LAYER_UTS_NS, "uts_namespace", "uts namespace" },
+    { LAYER_CGROUP_NS, "cgroup_namespace", "cgroup namespace" },
+    { LAYER_SECCOMP, "seccomp", "seccomp" },
+    { LAYER_OWN_UID, "own_uid", "own uid" },
+    { LAYER_MEMORY_LIMIT, "memory_limit", "memory limit" },
+    { LAYER_PIDS_LIMIT, "pids_limit", "pids limit" },
+    { LAYER_CPU_LIMIT, "cpu_limit", "cpu limit" },
+    { LAYER_LANDLOCK, "landlock", "landlock" },
+};
+
+int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
+                struct engine **ret, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
+        if (str_eq(engines[i]->name, name))
+            return engines[i]->open(loop, options, ret, err);
+    return err_set(err, EINVAL, "there is no engine named %s", name);
+}
+
+void engine_close(struct engine *engine)
+{
+    if (engine)
+        engine->ops->close(engine);
+}
+
+unsigned engine_layers(const struct engine *engine)
+{
+    return engine->layers;
+}
+
+json_t *engine_report(const struct engine *engine)
+{
+    json_t *report = engine->ops->report(engine);
+    json_t *active = json_object();
+    for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+        json_put(active, layers[i].words, json_boolean(engine->layers & layers[i].layer));
+    json_put_str(report, "engine", engine->ops->name);
+    json_put(report, "layers", active);
+    return report;
+}
+
+const char *engine_layer_name(enum engine_layer layer)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+        if (layers[i].layer == layer)
+            return layers[i].name;
+    return "unknown";
+}
+
+bool engine_layer_parse(const char *name, enum engine_layer *ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+        if (str_eq(layers[i].name, name)) {
+            *ret = layers[i].layer;
+            return true;
+        }
+    return false;
+}
+
+struct engine_pending *engine_start(struct engine *engine, const struct sandbox_plan *plan,
+                                    engine_started_fn *on_started, void *data)
+{
+    return engine->ops->start(engine, plan, on_started, data);
+}
+
+void engine_start_cancel(struct engine_pending *pending)
+{
+    pending->engine->ops->cancel(pending);
+}
+
+int sandbox_take_fd(struct sandbox *sandbox)
+{
+    assert(sandbox->fd >= 0); /* may be taken once */
+    return steal_fd(&sandbox->fd);
+}
+
+const char *sandbox_id(const struct sandbox *sandbox)
+{
+    return sandbox->id;
+}
+
+void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sandbox, void *data),
+                     void *data)
+{
+    sandbox->on_died = on_died;
+    sandbox->on_died_data = data;
+    sandbox->engine->ops->watch(sandbox);
+}
+
+void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
+{
+    sandbox->engine->ops->usage(sandbox, on_usage, data);
+}
+
+void sandbox_destroy(struct sandbox *sandbox)
+{
+    if (sandbox)
+        sandbox->engine->ops->destroy(sandbox);
+}
+
+void engine_stats(const struct engine *engine, struct engine_stats *ret)
+{
+    *ret = engine->stats;
+}

@@ -1,0 +1,262 @@
+/*
+ * The two leaves of one sandbox. Everything is reached by a name relative to the instance's
+ * directory, and the name is a number: nothing here depends on text from outside.
+ */
+#include "engine/native/cgroup.h"
+
+#include "agent/setup.h"
+#include "engine/native/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum leaf { GUEST, AGENT };
+enum { NAME_MAX_ = 80 };
+
+/* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2); `file` may be "". */
+static void leaf_name(char out[static NAME_MAX_], const struct cgroups *cgroups, unsigned slot,
+                      enum leaf leaf, const char *file)
+{
+    (void)snprintf(out, NAME_MAX_, "%u%c%s%s%s", slot, cgroups->kind == CGROUP_V2 ? '/' : '-',
+                   leaf == GUEST ? "guest" : "agent", *file ? "/" : "", file);
+}
+
+/* The agent's leaf exists where it protects something: in v1's cpu hierarchies the agent stays
+ * with the server, lest it wait for the guest's quota. */
+static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, enum leaf leaf)
+{
+    return leaf == GUEST || cgroups->kind == CGROUP_V2 ||
+           (tree->controllers & (CGROUP_MEMORY | CGROUP_PIDS));
+}
+
+static int write_at(int dir, const char *name, const char *text)
+{
+    auto_fd fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+static const struct cgroup_tree *tree_of(const struct cgroups *cgroups, unsigned controller)
+{
+    for (size_t i = 0; i < cgroups->n; i++)
+        if (cgroups->trees[i].controllers & controller)
+            return &cgroups->trees[i];
+    return NULL;
+}
+
+/* Writes one limit where its controller is; a controller that is missing was reported at start. */
+static int limit(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, unsigned controller,
+                 const char *v1_file, const char *v2_file, const char *value)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, controller);
+    const char *file = cgroups->kind == CGROUP_V2 ? v2_file : v1_file;
+    if (!tree || !file || !has_leaf(cgroups, tree, leaf))
+        return 0;
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, slot, leaf, file);
+    return write_at(tree->dir, name, value);
+}
+
+static int limit_memory(const struct cgroups *cgroups, unsigned slot, enum leaf leaf,
+                        uint64_t bytes)
+{
+    char value[32];
+    (void)snprintf(value, sizeof(value), "%" PRIu64, bytes);
+    int r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", value);
+    if (r < 0)
+        return r;
+    /* No swap: v1 bounds the sum with swap, v2 swap itself. A kernel without swap accounting lacks
+     * the file; then v1 can still be told not to swap this group. */
+    if (cgroups->kind == CGROUP_V2)
+        (void)snprintf(value, sizeof(value), "0");
+    r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+              value);
+    if (r == -ENOENT)
+        r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.swappiness", NULL, "0");
+    return r;
+}
+
+static int limit_pids(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t pids)
+{
+    char value[32];
+    (void)snprintf(value, sizeof(value), "%" PRIu64, pids);
+    return limit(cgroups, slot, leaf, CGROUP_PIDS, "pids.max", "pids.max", value);
+}
+
+static int limit_cpu(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t millis)
+{
+    char value[48]; /* microseconds in each 100 ms, the default period of both versions */
+    (void)snprintf(value, sizeof(value),
+                   cgroups->kind == CGROUP_V2 ? "%" PRIu64 " 100000" : "%" PRIu64, millis * 100);
+    return limit(cgroups, slot, leaf, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", value);
+}
+
+static int set_limits(const struct cgroups *cgroups, unsigned slot,
+                      const struct sandbox_limits *limits)
+{
+    int r;
+    (void)((r = limit_memory(cgroups, slot, GUEST, limits->memory_bytes)) < 0 ||
+           (r = limit_pids(cgroups, slot, GUEST, limits->pids)) < 0 ||
+           (r = limit_cpu(cgroups, slot, GUEST, limits->cpu_millis)) < 0 ||
+           (r = limit_memory(cgroups, slot, AGENT, AGENT_MEMORY + PLAN_RUN_DIR_BYTES)) < 0 ||
+           (r = limit_pids(cgroups, slot, AGENT, PLAN_AGENT_PIDS)) < 0);
+    return r;
+}
+
+/* v2: the directory that holds both leaves. */
+static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agent_uid)
+{
+    char name[NAME_MAX_];
+    (void)snprintf(name, sizeof(name), "%u", slot);
+    if (mkdirat(tree->dir, name, 0755) < 0)
+        return -errno;
+    (void)snprintf(name, sizeof(name), "%u/cgroup.subtree_control", slot);
+    char controllers[64];
+    (void)snprintf(controllers, sizeof(controllers), "%s%s%s",
+                   tree->controllers & CGROUP_MEMORY ? "+memory " : "",
+                   tree->controllers & CGROUP_PIDS ? "+pids " : "",
+                   tree->controllers & CGROUP_CPU ? "+cpu" : "");
+    int r = write_at(tree->dir, name, controllers);
+    if (r < 0)
+        return r;
+    (void)snprintf(name, sizeof(name), "%u/cgroup.procs", slot);
+    if (agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static int make_leaves(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned slot,
+                       uid_t agent_uid)
+{
+    int r = cgroups->kind == CGROUP_V2 ? make_holder(tree, slot, agent_uid) : 0;
+    char name[NAME_MAX_];
+    for (enum leaf leaf = GUEST; leaf <= AGENT && r == 0; leaf++) {
+        leaf_name(name, cgroups, slot, leaf, "");
+        if (has_leaf(cgroups, tree, leaf) && mkdirat(tree->dir, name, 0755) < 0)
+            r = -errno;
+    }
+    leaf_name(name, cgroups, slot, GUEST, cgroups->kind == CGROUP_V2 ? "cgroup.procs" : "tasks");
+    if (r == 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
+        r = -errno;
+    return r;
+}
+
+int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
+                uid_t agent_uid)
+{
+    int r = 0;
+    for (size_t i = 0; i < cgroups->n && r == 0; i++)
+        r = make_leaves(cgroups, &cgroups->trees[i], slot, agent_uid);
+    if (r == 0)
+        r = set_limits(cgroups, slot, limits);
+    if (r < 0)
+        (void)cgroup_remove(cgroups, slot); /* empty, so it succeeds */
+    return r;
+}
+
+static int open_leaves(const struct cgroups *cgroups, unsigned slot, enum leaf leaf,
+                       int ret_fds[CGROUP_TREES_MAX])
+{
+    int n = 0;
+    for (size_t i = 0; i < cgroups->n; i++) {
+        const struct cgroup_tree *tree = &cgroups->trees[i];
+        if (!has_leaf(cgroups, tree, leaf))
+            continue;
+        char name[NAME_MAX_];
+        leaf_name(name, cgroups, slot, leaf, cgroups->kind == CGROUP_V2 ? "" : "tasks");
+        int fd =
+            openat(tree->dir, name,
+                   (cgroups->kind == CGROUP_V2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+        if (fd < 0) {
+            int code = errno;
+            while (n > 0)
+                close(ret_fds[--n]);
+            return -code;
+        }
+        ret_fds[n++] = fd;
+    }
+    return n;
+}
+
+int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
+{
+    return open_leaves(cgroups, slot, AGENT, ret_fds);
+}
+
+int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
+{
+    return open_leaves(cgroups, slot, GUEST, ret_fds);
+}
+
+int cgroup_remove(const struct cgroups *cgroups, unsigned slot)
+{
+    int r = 0;
+    for (size_t i = 0; i < cgroups->n; i++) {
+        char name[NAME_MAX_];
+        for (enum leaf leaf = GUEST; leaf <= AGENT; leaf++) {
+            leaf_name(name, cgroups, slot, leaf, "");
+            if (unlinkat(cgroups->trees[i].dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+                r = -errno;
+        }
+        if (cgroups->kind != CGROUP_V2)
+            continue;
+        (void)snprintf(name, sizeof(name), "%u", slot);
+        if (unlinkat(cgroups->trees[i].dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            r = -errno;
+    }
+    return r;
+}
+
+/*** Counters ***/
+
+/* A number: the whole file, or behind `key` at the start of a line. 0 when it is not there. */
+static uint64_t counter(const struct cgroups *cgroups, unsigned slot, unsigned controller,
+                        const char *v1_file, const char *v2_file, const char *key)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, controller);
+    const char *file = cgroups->kind == CGROUP_V2 ? v2_file : v1_file;
+    if (!tree || !file)
+        return 0;
+    char name[NAME_MAX_], text[4096];
+    leaf_name(name, cgroups, slot, GUEST, file);
+    auto_fd fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (len < 0)
+        return 0;
+    text[len] = '\0';
+    const char *at = text;
+    while (key && at && !(str_has_prefix(at, key) && at[strlen(key)] == ' ')) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    return at ? strtoull(at + (key ? strlen(key) + 1 : 0), NULL, 10) : 0;
+}
+
+bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret)
+{
+    if (cgroups->n == 0)
+        return false;
+    bool v2 = cgroups->kind == CGROUP_V2;
+    *ret = (struct sandbox_usage){
+        .memory_bytes =
+            counter(cgroups, slot, CGROUP_MEMORY, "memory.usage_in_bytes", "memory.current", NULL),
+        .memory_peak_bytes = counter(cgroups, slot, CGROUP_MEMORY, "memory.max_usage_in_bytes",
+                                     "memory.peak", NULL), /* v2: Linux 5.19 */
+        .cpu_ns = v2 ? 1000 * counter(cgroups, slot, CGROUP_CPU, NULL, "cpu.stat", "usage_usec")
+                     : counter(cgroups, slot, CGROUP_CPUACCT, "cpuacct.usage", NULL, NULL),
+        .pids = counter(cgroups, slot, CGROUP_PIDS, "pids.current", "pids.current", NULL),
+        .oom_kills = counter(cgroups, slot, CGROUP_MEMORY, "memory.oom_control", "memory.events",
+                             "oom_kill"),
+        .pids_denied = counter(cgroups, slot, CGROUP_PIDS, "pids.events", "pids.events", "max"),
+    };
+    if (ret->memory_peak_bytes < ret->memory_bytes)
+        ret->memory_peak_bytes = ret->memory_bytes;
+    return true;
+}

@@ -1,0 +1,84 @@
+/*
+ * cgroup: the limits that bound the sum over all processes of a sandbox, and its counters.
+ *
+ *   1. cgroups_open()     start-up, with all the privilege there is: finds what the host offers and
+ *                         makes this instance's directory in each hierarchy
+ *   2. cgroup_make() …    the spawner, one pair of leaves per sandbox: `guest` with the plan's limits,
+ *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1
+ *   3. cgroups_remove()   the keeper, after everything else has ended
+ *
+ * v1: a process enters by writing "0" into a leaf's `tasks`; writing a pid into cgroup.procs costs
+ * milliseconds (it waits for an RCU grace period). v1 also wants the opener of `tasks` to have the
+ * uid of the process that enters, so the guest's leaf is opened by the agent's own user.
+ * v2: a process is born in its leaf (CLONE_INTO_CGROUP), which needs write access to cgroup.procs of
+ * the leaf and of the nearest common ancestor; that is why v2 has a directory per sandbox.
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_CGROUP_H
+#define BELLJAR_ENGINE_NATIVE_CGROUP_H
+
+#include "engine/engine.h"
+
+#include <sys/types.h>
+
+enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
+
+enum cgroup_controller {
+    CGROUP_MEMORY = 1 << 0,
+    CGROUP_PIDS = 1 << 1,
+    CGROUP_CPU = 1 << 2,
+    CGROUP_CPUACCT = 1 << 3, /* v1: a hierarchy of its own on some hosts; counts, limits nothing */
+};
+
+enum { CGROUP_TREES_MAX = 4, CGROUP_PATH_MAX = 1024 };
+
+struct cgroup_tree {
+    unsigned controllers;
+    int dir;                    /* the instance's directory, or -1 */
+    char path[CGROUP_PATH_MAX]; /* the same by name */
+};
+
+struct cgroups {
+    enum cgroup_kind kind;
+    unsigned controllers;
+    size_t n;
+    struct cgroup_tree trees[CGROUP_TREES_MAX];
+    /* v2 only: where this process came from, when it had to make room for controllers. */
+    char home[CGROUP_PATH_MAX];
+    char server_leaf[CGROUP_PATH_MAX];
+    char missing[256]; /* in words: which controllers are not there, and what would help */
+};
+
+/* --- start-up and end (cgroup_host.c) ---------------------------------------------------------- */
+
+/* What there is, without touching anything. */
+void cgroups_find(struct cgroups *ret);
+/* Makes the directories and gives them to `owner`. What is not to be had is left out, and `missing`
+ * says why. */
+void cgroups_open(struct cgroups *ret, const char *instance, uid_t owner);
+void cgroups_close(struct cgroups *cgroups); /* descriptors only */
+/* v2: called by the spawner in the instance's directory; goes into a leaf and passes controllers on. */
+int cgroups_enter(const struct cgroups *cgroups);
+/* Kills what is inside and removes the directories; -EBUSY when some stay. */
+int cgroups_remove(const struct cgroups *cgroups);
+/* The same for one directory left by an earlier instance. */
+int cgroup_remove_path(const char *path);
+/* v2: back to where the server came from. */
+void cgroups_go_home(const struct cgroups *cgroups, pid_t server);
+
+/* --- one sandbox (cgroup.c) -------------------------------------------------------------------- */
+
+/* Makes both leaves. `agent_uid` (in the caller's namespace) may let processes into the guest's;
+ * (uid_t)-1: nobody else. On failure nothing stays. */
+int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
+                uid_t agent_uid);
+/* v1: descriptors to enter the agent's leaf, at most CGROUP_TREES_MAX; v2: one, its directory.
+ * Returns their number. */
+int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
+/* The same for the guest's leaf, to be called as the agent's user. */
+int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
+/* 0, or -EBUSY: try again. */
+int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
+/* false when nothing counts. */
+bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret);
+
+#endif

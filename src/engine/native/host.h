@@ -1,0 +1,90 @@
+/*
+ * host: what the privileged processes are started with. Made by native_open() in the server, before
+ * it forks, and never changed afterwards.
+ *
+ *   server ── fork ─▶ keeper ── clone, new user, pid, mount, net, ipc, uts namespaces ─▶ spawner (pid 1)
+ *     │                 │ waits for the spawner's end, then removes         │
+ *     │                 │ cgroups and the instance's file                   ├─▶ sandbox: agent (pid 1)
+ *     └──────────────── one socket pair: wire.h ────────────────────────────┘    └─▶ guests
+ *
+ * Who dies with whom: every sandbox is inside the spawner's pid namespace, so the kernel ends all of
+ * them with the spawner. The spawner ends when its socket does, that is with the server, and the
+ * kernel kills it if the keeper dies. The keeper watches the server too, and kills a spawner that
+ * has not noticed. What even then stays (the keeper killed as well) are empty cgroup directories; the
+ * next start finds them by the instance's file, whose lock no living process holds.
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_HOST_H
+#define BELLJAR_ENGINE_NATIVE_HOST_H
+
+#include "engine/engine.h"
+#include "engine/native/cgroup.h"
+#include "engine/native/instance.h"
+#include "engine/native/seccomp.h"
+#include "engine/native/wire.h"
+
+struct native_host {
+    const char *rootfs;
+    bool own_uids;     /* one outside uid per sandbox, from a range; else everybody is the caller */
+    uint32_t uid_base; /* outside: the spawner; the sandboxes' follow */
+    uint32_t uid_count;
+    uint32_t slots;
+    struct cgroups cgroups;
+    struct instance instance;
+    struct seccomp_program agent_filter, guest_filter;
+    int agent;    /* the agent's program, a sealed memfd */
+    int landlock; /* a ruleset, or -1 */
+    int server;   /* pidfd */
+};
+
+/* The outside ids of a slot, as the spawner's namespace sees them: 0 is the spawner itself. */
+static inline uint32_t host_agent_uid(unsigned slot)
+{
+    return 1 + 2 * slot;
+}
+static inline uint32_t host_guest_uid(unsigned slot)
+{
+    return 2 + 2 * slot;
+}
+
+/* Closes every descriptor but these and stderr. */
+void host_close_all_but(const int *fds, size_t n);
+
+/* keeper.c: never returns. `wire` is the spawner's end. */
+_Noreturn void keeper_run(struct native_host *host, int wire);
+
+/* spawner.c: never returns. Reads one byte from `go` when its ids are mapped. */
+_Noreturn void spawner_run(const struct native_host *host, int wire, int go);
+
+/* box.c: one sandbox, from the spawner's side. */
+struct box_start {
+    unsigned slot;
+    struct sandbox_limits limits;
+};
+struct box_started {
+    int pidfd;
+    int stream; /* the server's end */
+    int status; /* end of file: the agent runs; else one struct box_failure */
+};
+struct box_failure {
+    int code;
+    char step[WIRE_STEP_MAX];
+};
+/* Returns 0; or -errno, nothing is left, and ret_failure says at which step. */
+int box_start(const struct native_host *host, const struct box_start *start,
+              struct box_started *ret, struct box_failure *ret_failure);
+
+/* inside.c: the child's side, up to exec. */
+struct inside {
+    const struct native_host *host;
+    const struct box_start *start;
+    int stream, setup;
+    int go;     /* one byte: the ids are mapped */
+    int status; /* for a struct box_failure */
+    int agent_cgroups[CGROUP_TREES_MAX];
+    int n_agent_cgroups;
+    int guest_cgroups[CGROUP_TREES_MAX];
+    int n_guest_cgroups;
+};
+_Noreturn void inside_run(struct inside *inside);
+
+#endif

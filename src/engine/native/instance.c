@@ -1,0 +1,131 @@
+#include "engine/native/instance.h"
+
+#include "base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A name that is a path component and nothing else. */
+static bool good_name(const char *name)
+{
+    size_t len = strlen(name);
+    return len > 0 && len <= 64 && name[0] != '.' &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == len;
+}
+
+/* Locks the file of that name, making it if asked; the lock counts only when the name still leads
+ * to the same file, for its last owner may have removed it meanwhile. */
+static int lock_file(int dir, const char *name, bool make)
+{
+    for (;;) {
+        auto_fd fd =
+            openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+        struct stat ours, there;
+        if (fd < 0)
+            return -errno;
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            return errno == EWOULDBLOCK ? -EBUSY : -errno;
+        if (fstat(fd, &ours) == 0 && fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+            ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+            return steal_fd(&fd);
+        if (!make)
+            return -ENOENT;
+    }
+}
+
+int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err)
+{
+    if (!good_name(id))
+        return err_set(err, EINVAL, "instance name: 1 to 64 letters, digits, '_', '.' or '-'");
+    auto_free char *path = xasprintf("%s/instances", state_dir);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make %s", path);
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (dir < 0 || fstat(dir, &st) < 0)
+        return err_sys(err, errno, "open %s", path);
+    /* What is written there is later removed with our rights. */
+    if (st.st_uid != geteuid() || (st.st_mode & 022))
+        return err_set(err, EPERM, "%s must belong to uid %u and be writable for nobody else", path,
+                       geteuid());
+    int lock = lock_file(dir, id, /* make= */ true);
+    if (lock < 0)
+        return lock == -EBUSY
+                   ? err_set(err, EBUSY, "instance %s runs already, with the state in %s", id,
+                             state_dir)
+                   : err_sys(err, -lock, "lock %s/%s", path, id);
+    *ret = (struct instance){ .dir = steal_fd(&dir), .lock = lock };
+    (void)snprintf(ret->id, sizeof(ret->id), "%s", id);
+    return 0;
+}
+
+int instance_note(const struct instance *instance, const struct cgroups *cgroups, struct err *err)
+{
+    if (ftruncate(instance->lock, 0) < 0)
+        return err_sys(err, errno, "instance %s", instance->id);
+    for (size_t i = 0; i < cgroups->n; i++)
+        if (dprintf(instance->lock, "%s\n", cgroups->trees[i].path) < 0)
+            return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
+    return 0;
+}
+
+void instance_remove(const struct instance *instance)
+{
+    (void)unlinkat(instance->dir, instance->id, 0); /* else the next start removes it */
+}
+
+void instance_close(struct instance *instance)
+{
+    fd_closep(&instance->dir);
+    fd_closep(&instance->lock);
+    instance->dir = instance->lock = -1;
+}
+
+/* Only a cgroup directory of that very instance; cgroup_remove_path() checks the file system. */
+static void remove_noted(const char *id, char *path)
+{
+    char suffix[80];
+    path[strcspn(path, "\n")] = '\0';
+    (void)snprintf(suffix, sizeof(suffix), "/belljar-%s", id);
+    size_t len = strlen(path), tail = strlen(suffix);
+    if (path[0] != '/' || len <= tail || strcmp(path + len - tail, suffix) != 0)
+        return;
+    int r = cgroup_remove_path(path);
+    if (r < 0)
+        log_warning("leaving %s of a dead instance: %s", path, strerror(-r));
+}
+
+static void clean_one(int dir, const char *id)
+{
+    int fd = lock_file(dir, id, /* make= */ false);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+e");
+    if (!file) {
+        fd_closep(&fd);
+        return; /* alive, or gone this moment */
+    }
+    char path[CGROUP_PATH_MAX];
+    while (fgets(path, sizeof(path), file))
+        remove_noted(id, path);
+    log_info("removed what instance %s had left", id);
+    (void)unlinkat(dir, id, 0); /* else the next start tries again */
+    (void)fclose(file);
+}
+
+void instance_clean_others(const struct instance *instance)
+{
+    int fd = openat(instance->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return;
+    struct dirent *entry;
+    while ((entry = readdir(dir)))
+        if (good_name(entry->d_name) && strcmp(entry->d_name, instance->id) != 0)
+            clean_one(instance->dir, entry->d_name);
+    (void)closedir(dir);
+}

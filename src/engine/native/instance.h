@@ -1,0 +1,26 @@
+/*
+ * instance: the file by which a later start finds what a killed one left: <state_dir>/instances/<id>,
+ * locked for as long as the keeper or the spawner lives. It lists the cgroup directories.
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_INSTANCE_H
+#define BELLJAR_ENGINE_NATIVE_INSTANCE_H
+
+#include "engine/native/cgroup.h"
+
+struct instance {
+    int dir;  /* <state_dir>/instances */
+    int lock; /* the file, locked */
+    char id[65];
+};
+
+/* Makes and locks the file. -EBUSY: an instance of this name is alive. */
+int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err);
+int instance_note(const struct instance *instance, const struct cgroups *cgroups, struct err *err);
+/* Removes the file; the lock goes with the last descriptor. */
+void instance_remove(const struct instance *instance);
+void instance_close(struct instance *instance);
+
+/* Removes the cgroups and files of instances that nobody holds any more. */
+void instance_clean_others(const struct instance *instance);
+
+#endif

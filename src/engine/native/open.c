@@ -1,0 +1,207 @@
+/*
+ * The start of the native engine, with whatever rights belljar was given: what is on the host is
+ * looked at, the instance's file and cgroups are made, the keeper is forked and, by it, the spawner.
+ * After native_host_open() the server needs its rights no more.
+ */
+#include "engine/native/open.h"
+
+#include "agent/image.h"
+#include "engine/native/sys.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U /* Linux 6.3 */
+#endif
+
+enum { FIRST_WORD_MS = 15000 };
+
+/* Layers that every sandbox gets or none starts: the spawner's first sandbox is the test. */
+enum {
+    ALWAYS = LAYER_USER_NS | LAYER_MOUNT_NS | LAYER_PID_NS | LAYER_NET_NS | LAYER_IPC_NS |
+             LAYER_UTS_NS | LAYER_CGROUP_NS | LAYER_SECCOMP,
+    LIMITS = LAYER_MEMORY_LIMIT | LAYER_PIDS_LIMIT | LAYER_CPU_LIMIT,
+};
+
+static int make_agent(struct err *err)
+{
+    auto_fd fd = memfd_create("belljar-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("belljar-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || write(fd, agent_image, agent_image_len) != (ssize_t)agent_image_len)
+        return err_sys(err, errno, "put the agent into memory");
+    /* Nobody, not even a guest that finds it in /proc, may change what the next sandbox runs. */
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return err_sys(err, errno, "seal the agent");
+    return steal_fd(&fd);
+}
+
+/* A second wall behind the network and pid namespaces: no abstract socket, no signal across the
+ * border. Where the kernel is older than 6.12 there is just the first. */
+static int make_landlock(void)
+{
+    struct landlock_ruleset_6 ruleset = {
+        .scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_6_SCOPE_SIGNAL,
+    };
+    int fd = sys_landlock_abi() >= 6 ? sys_landlock_create(&ruleset) : -1;
+    return fd < 0 ? -1 : fd;
+}
+
+static unsigned limit_layers(const struct cgroups *cgroups)
+{
+    return (cgroups->controllers & CGROUP_MEMORY ? LAYER_MEMORY_LIMIT : 0) |
+           (cgroups->controllers & CGROUP_PIDS ? LAYER_PIDS_LIMIT : 0) |
+           (cgroups->controllers & CGROUP_CPU ? LAYER_CPU_LIMIT : 0);
+}
+
+static int check_layers(const struct native_host *host, unsigned active, unsigned allowed,
+                        struct err *err)
+{
+    unsigned missing = LIMITS & ~active & ~allowed;
+    if (!missing)
+        return 0;
+    char names[128] = "";
+    for (unsigned bit = 1; bit <= LAYER_LANDLOCK; bit <<= 1)
+        if (missing & bit)
+            (void)snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+                           *names ? ", " : "", engine_layer_name(bit));
+    return err_set(
+        err, ENOTSUP,
+        "cannot enforce %s: %s. Run as root, or in a delegated cgroup (systemd-run --user "
+        "--scope -p Delegate=yes), or name them in allow_missing",
+        names, host->cgroups.missing);
+}
+
+static int check_range(const struct engine_options *options, struct err *err)
+{
+    uint64_t end = (uint64_t)options->uid_base + options->uid_count;
+    if (options->uid_base < 1000 || end > UINT32_MAX - 1 || options->uid_count < 3)
+        return err_set(err, EINVAL,
+                       "uid range %u+%u: it starts at 1000 or above and holds at least 3 ids",
+                       options->uid_base, options->uid_count);
+    return 0;
+}
+
+static int fill(struct native_host *host, const struct engine_options *options,
+                unsigned *ret_layers, struct err *err)
+{
+    *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
+                                  .own_uids = geteuid() == 0,
+                                  .uid_base = options->uid_base,
+                                  .uid_count = options->uid_count,
+                                  .slots = WIRE_SLOTS_MAX,
+                                  .instance = { -1, -1, "" },
+                                  .agent = -1,
+                                  .landlock = -1,
+                                  .server = -1 };
+    int r = host->own_uids ? check_range(options, err) : 0;
+    if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
+        host->slots = (options->uid_count - 1) / 2;
+    if (r == 0)
+        r = seccomp_build(SECCOMP_AGENT, &host->agent_filter, err);
+    if (r == 0)
+        r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
+                          &host->guest_filter, err);
+    if (r == 0)
+        r = host->agent = make_agent(err);
+    if (r >= 0 && (r = host->server = sys_pidfd_open(getpid())) < 0)
+        r = err_sys(err, -r, "pidfd_open");
+    if (r >= 0)
+        r = instance_open(options->state_dir, options->instance, &host->instance, err);
+    if (r < 0)
+        return r;
+    host->landlock = make_landlock();
+    instance_clean_others(&host->instance);
+    cgroups_open(&host->cgroups, options->instance, host->own_uids ? options->uid_base : geteuid());
+    *ret_layers = ALWAYS | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
+                  (host->landlock >= 0 ? LAYER_LANDLOCK : 0);
+    r = instance_note(&host->instance, &host->cgroups, err);
+    return r < 0 ? r : check_layers(host, *ret_layers, options->allow_missing, err);
+}
+
+/* Descriptors and memory; what the keeper removes stays. */
+static void host_done(struct native_host *host)
+{
+    cgroups_close(&host->cgroups);
+    instance_close(&host->instance);
+    fd_closep(&host->agent);
+    fd_closep(&host->landlock);
+    fd_closep(&host->server);
+    seccomp_program_done(&host->agent_filter);
+    seccomp_program_done(&host->guest_filter);
+}
+
+static void undo(struct native_host *host)
+{
+    (void)cgroups_remove(&host->cgroups); /* empty: nothing was started */
+    cgroups_go_home(&host->cgroups, getpid());
+    if (host->instance.dir >= 0)
+        instance_remove(&host->instance);
+    host_done(host);
+}
+
+static const char *userns_hint(int code)
+{
+    return code == EPERM || code == ENOSPC || code == EACCES
+               ? ". User namespaces seem to be switched off: see kernel.unprivileged_userns_clone, "
+                 "user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns; "
+                 "`belljar "
+                 "doctor` tells which"
+               : "";
+}
+
+int native_host_open(const struct engine_options *options, struct native_started *ret,
+                     struct err *err)
+{
+    struct native_host host;
+    struct native_started started = { .wire = -1 };
+    int r = fill(&host, options, &started.layers, err), wires[2];
+    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
+        r = err_sys(err, errno, "make the spawner's socket");
+    if (r < 0) {
+        undo(&host);
+        return r;
+    }
+    started.cgroup = host.cgroups.kind;
+    started.slots = host.slots;
+    started.own_uids = host.own_uids;
+    (void)snprintf(started.missing, sizeof(started.missing), "%s", host.cgroups.missing);
+
+    pid_t keeper = fork();
+    if (keeper == 0)
+        keeper_run(&host, wires[1]);
+    close(wires[1]);
+    auto_fd wire = wires[0];
+    if (keeper < 0) {
+        r = err_sys(err, errno, "fork");
+        undo(&host);
+        return r;
+    }
+    host_done(&host);
+
+    struct wire_event first;
+    struct pollfd watched = { .fd = wire, .events = POLLIN };
+    ssize_t n = poll(&watched, 1, FIRST_WORD_MS) == 1 ? recv(wire, &first, sizeof(first), 0) : -1;
+    if (n == (ssize_t)sizeof(first) && first.kind == WIRE_READY) {
+        started.wire = steal_fd(&wire);
+        started.keeper = keeper;
+        *ret = started;
+        return 0;
+    }
+    if (n != (ssize_t)sizeof(first))
+        r = err_set(err, EIO, "the spawner died at its start");
+    else if (first.code)
+        r = err_set(err, first.code, "%s: %s%s", first.step, strerror(first.code),
+                    userns_hint(first.code));
+    else
+        r = err_set(err, EIO, "%s", first.step);
+    close(steal_fd(&wire));
+    (void)waitpid(keeper, NULL, 0);
+    return r;
+}

@@ -1,0 +1,376 @@
+/*
+ * The template, made once:
+ *
+ *   tmpfs root ── usr, lib*, bin, sbin   the host's, read-only, nosuid, nodev (or those of `rootfs`)
+ *              ├─ etc                    written here; a few harmless files and directories of the host
+ *              ├─ dev                    six device nodes bound from the host, links
+ *              ├─ proc                   of the spawner's pid namespace: holds nothing of the host, but
+ *              │                         the kernel lets a user namespace mount a fresh proc only
+ *              │                         where a whole one is visible already
+ *              ├─ sys                    three plain files; no sysfs at all
+ *              └─ tmp run/belljar workspace dev/shm dev/pts   where sandboxes mount their own
+ *
+ * Sources are cloned (open_tree) before anything is covered, and attached by descriptor. Nothing of
+ * /root, /home, /var or the rest of /etc is ever there.
+ *
+ * Per sandbox: mount(2) rather than the new calls, which need three steps for one.
+ */
+#include "engine/native/root.h"
+
+#include "engine/native/plan.h"
+#include "engine/native/sys.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+enum {
+    READ_ONLY = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+    DEVICE = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+};
+enum { COPY_MAX = 4 << 20 };
+
+static const char *const directories[] = {
+    "etc",
+    "etc/ssl",
+    "etc/pki",
+    "proc",
+    "dev",
+    "dev/shm",
+    "dev/pts",
+    "tmp",
+    "run",
+    "run/belljar",
+    "workspace",
+    "var",
+    "sys",
+    "sys/devices",
+    "sys/devices/system",
+    "sys/devices/system/cpu",
+    ".empty", /* covers directories of /proc */
+};
+
+static const struct {
+    const char *path, *target;
+} links[] = {
+    { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },
+    { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" },
+    { "dev/ptmx", "pts/ptmx" },
+    { "var/tmp", "/tmp" },
+    { "var/run", "/run" },
+};
+
+static const struct {
+    const char *path, *text;
+} etc_files[] = {
+    { "etc/passwd", "root:x:0:0:root:/workspace:/bin/sh\n"
+                    "guest:x:1000:1000:guest:/workspace:/bin/bash\n"
+                    "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n" },
+    { "etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n" },
+    { "etc/hosts", "127.0.0.1 localhost " PLAN_HOSTNAME "\n::1 localhost\n" },
+    { "etc/hostname", PLAN_HOSTNAME "\n" },
+    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"
+                           "protocols: files\n" },
+    { "etc/resolv.conf", "" },
+};
+/* With a rootfs of its own only what makes users and names known. */
+
+/* Files whose content is copied from the host, directories that are bound; what the host lacks is
+ * left out. All are public. */
+static const char *const host_copies[] = {
+    "etc/ld.so.cache",
+    "etc/ld.so.conf",
+    "etc/localtime",
+    "etc/timezone",
+    "etc/os-release",
+    "etc/debian_version",
+    "etc/mime.types",
+    "etc/services",
+    "etc/protocols",
+    "etc/magic",
+    "etc/matplotlibrc",
+    "etc/ssl/openssl.cnf",
+    "etc/inputrc",
+    "etc/locale.alias",
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/cpu/possible",
+    "sys/devices/system/cpu/present",
+};
+static const char *const host_binds[] = {
+    "etc/alternatives", "etc/ld.so.conf.d", "etc/ssl/certs", "etc/pki/tls",  "etc/ca-certificates",
+    "etc/fonts",        "etc/python3",      "etc/perl",      "etc/terminfo",
+};
+static const char *const programs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
+static const char *const devices[] = { "dev/null",   "dev/zero",    "dev/full",
+                                       "dev/random", "dev/urandom", "dev/tty" };
+
+/*** Building blocks: `root` is the new root, `host` the directory that sources come from ***/
+
+static int make_file(int root, const char *path, const char *text, size_t len, struct err *err)
+{
+    auto_fd fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, text, len) != (ssize_t)len)
+        return err_sys(err, errno, "template: %s", path);
+    return 0;
+}
+
+static int copy_file(int host, int root, const char *path, struct err *err)
+{
+    auto_fd from = openat(host, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    if (from < 0 || fstat(from, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0; /* not on this host, or not for us: programs do without */
+    auto_fd to = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (to < 0)
+        return err_sys(err, errno, "template: %s", path);
+    char block[16384];
+    ssize_t n = 0;
+    for (size_t total = 0; total < COPY_MAX && (n = read(from, block, sizeof(block))) > 0;
+         total += (size_t)n)
+        if (write(to, block, (size_t)n) != n)
+            return err_sys(err, errno, "template: write %s", path);
+    return n < 0 ? err_sys(err, errno, "template: read %s", path) : 0;
+}
+
+/* Attaches the host's `path` at the same place, as a directory or a file. -ENOENT: the host has none. */
+static int bind_host(int host, int root, const char *path, uint64_t attributes, struct err *err)
+{
+    auto_fd tree = sys_clone_tree(host, path);
+    struct stat st;
+    if (tree < 0 || fstat(tree, &st) < 0)
+        return tree == -ENOENT ? -ENOENT : err_sys(err, tree < 0 ? -tree : errno, "clone %s", path);
+    int r = sys_mount_restrict(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, attributes);
+    if (r < 0)
+        return err_sys(err, -r, "restrict the mount of %s", path);
+    if (S_ISDIR(st.st_mode)) {
+        if (mkdirat(root, path, 0755) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "template: %s", path);
+    } else if (make_file(root, path, "", 0, err) < 0) {
+        return -err->code;
+    }
+    r = sys_attach_tree(tree, root, path);
+    return r < 0 ? err_sys(err, -r, "attach %s", path) : 0;
+}
+
+/* A directory of programs: bound, or the same link as on the host (bin -> usr/bin). */
+static int bind_or_link(int host, int root, const char *path, struct err *err)
+{
+    char target[256];
+    ssize_t len = readlinkat(host, path, target, sizeof(target) - 1);
+    if (len < 0)
+        return bind_host(host, root, path, READ_ONLY, err);
+    target[len] = '\0';
+    return symlinkat(target, root, path) < 0 ? err_sys(err, errno, "template: %s", path) : 0;
+}
+
+static int make_skeleton(int root, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
+        if (mkdirat(root, directories[i], 0755) < 0)
+            return err_sys(err, errno, "template: %s", directories[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (symlinkat(links[i].target, root, links[i].path) < 0)
+            return err_sys(err, errno, "template: %s", links[i].path);
+    return 0;
+}
+
+static int add_host_programs(int host, int root, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(programs) && (r == 0 || r == -ENOENT); i++)
+        r = bind_or_link(host, root, programs[i], err);
+    for (size_t i = 0; i < ARRAY_SIZE(etc_files) && (r == 0 || r == -ENOENT); i++)
+        r = make_file(root, etc_files[i].path, etc_files[i].text, strlen(etc_files[i].text), err);
+    for (size_t i = 0; i < ARRAY_SIZE(host_binds) && (r == 0 || r == -ENOENT); i++)
+        r = bind_host(host, root, host_binds[i], READ_ONLY, err);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Every top directory of the operator's choice but those that are ours. Its /etc comes whole. */
+static int add_rootfs(int rootfs, int root, struct err *err)
+{
+    static const char *const ours[] = { ".",   "..",  "proc",      "sys", "dev",
+                                        "tmp", "run", "workspace", "var" };
+    int fd = openat(rootfs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return err_sys(err, errno, "read rootfs");
+    int r = 0;
+    struct dirent *entry;
+    while (r == 0 && (entry = readdir(dir))) {
+        bool own = false;
+        for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+            own |= strcmp(entry->d_name, ours[i]) == 0;
+        if (!own && (entry->d_type == DT_DIR || entry->d_type == DT_LNK))
+            r = bind_or_link(rootfs, root, entry->d_name, err);
+    }
+    (void)closedir(dir);
+    return r;
+}
+
+/*** The template ***/
+
+/* Somewhere to put the new root while it grows. It covers what is there for this process only, and
+ * nothing that is copied comes from there. */
+static int mount_new_root(struct err *err)
+{
+    static const char *const places[] = { "/tmp", "/mnt", "/run" };
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        if (mount("belljar", places[i], "tmpfs", MS_NOSUID | MS_NODEV,
+                  "mode=0755,size=16m,nr_inodes=4096") == 0) {
+            int fd = open(places[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            return fd < 0 ? err_sys(err, errno, "open the new root") : fd;
+        }
+        if (errno != ENOENT)
+            return err_sys(err, errno, "mount a tmpfs on %s", places[i]);
+    }
+    return err_set(err, ENOENT, "neither /tmp nor /mnt nor /run is there to mount on");
+}
+
+static int mount_proc(int root, struct err *err)
+{
+    if (fchdir(root) < 0)
+        return err_sys(err, errno, "enter the new root");
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return errno == EPERM
+                   ? err_set(
+                         err, EPERM,
+                         "mount /proc: not permitted: parts of this machine's /proc are hidden (a "
+                         "container?). Start the container with unmasked paths, for example "
+                         "docker run --security-opt systempaths=unconfined")
+                   : err_sys(err, errno, "mount /proc");
+    return 0;
+}
+
+static int pivot(struct err *err)
+{
+    /* "." twice: the old root ends up over the new one and is taken off at once. */
+    int r = sys_pivot_root(".", ".");
+    if (r < 0)
+        return err_sys(err, -r, "pivot_root");
+    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_sys(err, errno, "detach the host's root");
+    r = sys_mount_restrict(AT_FDCWD, "/", 0, READ_ONLY);
+    return r < 0 ? err_sys(err, -r, "make the root read-only") : 0;
+}
+
+int root_template(const char *rootfs, struct err *err)
+{
+    /* First: nothing that is mounted from here on may show outside. */
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return err_sys(err, errno, "make mounts private");
+    umask(022);
+    auto_fd host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd chosen = open(*rootfs ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (host < 0 || chosen < 0)
+        return err_sys(err, errno, "open rootfs %s", rootfs);
+    auto_fd root = mount_new_root(err);
+    if (root < 0)
+        return root;
+
+    int r = make_skeleton(root, err);
+    if (r == 0)
+        r = *rootfs ? add_rootfs(chosen, root, err) : add_host_programs(host, root, err);
+    for (size_t i = 0; i < ARRAY_SIZE(host_copies) && r == 0; i++)
+        if (!*rootfs || strncmp(host_copies[i], "etc/", 4) != 0)
+            r = copy_file(host, root, host_copies[i], err);
+    for (size_t i = 0; i < ARRAY_SIZE(devices) && r == 0; i++)
+        r = bind_host(host, root, devices[i], DEVICE, err);
+    if (r == 0)
+        r = mount_proc(root, err);
+    return r == 0 ? pivot(err) : r;
+}
+
+/*** One sandbox ***/
+
+/* As in the OCI's list, and what else tells about the host or changes it. Those of them that are
+ * not there, or not even visible, need no mask. */
+static const char *const masked_files[] = {
+    "/proc/kcore",      "/proc/keys",        "/proc/key-users",     "/proc/kmsg",
+    "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats", "/proc/sysrq-trigger",
+    "/proc/kallsyms",   "/proc/kpagecount",  "/proc/kpageflags",    "/proc/kpagecgroup",
+    "/proc/slabinfo",   "/proc/vmallocinfo", "/proc/config.gz",     "/proc/cmdline",
+};
+static const char *const masked_directories[] = { "/proc/acpi",   "/proc/asound", "/proc/bus",
+                                                  "/proc/driver", "/proc/fs",     "/proc/irq",
+                                                  "/proc/scsi" };
+
+static int mask(const char *const *paths, size_t n, const char *with, const char **ret_step)
+{
+    for (size_t i = 0; i < n; i++)
+        if (mount(with, paths[i], NULL, MS_BIND, NULL) < 0 && errno != ENOENT) {
+            *ret_step = paths[i];
+            return -errno;
+        }
+    return 0;
+}
+
+static int private_proc(const char **ret_step)
+{
+    *ret_step = "mount /proc";
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return -errno;
+    struct statfs fs;
+    if (statfs("/proc", &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+        return -EINVAL;
+    int r = mask(masked_files, ARRAY_SIZE(masked_files), "/dev/null", ret_step);
+    if (r == 0)
+        r = mask(masked_directories, ARRAY_SIZE(masked_directories), "/.empty", ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = "make /proc/sys read-only";
+    if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, "/proc/sys", NULL,
+              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return -errno;
+    return 0;
+}
+
+static int private_tmpfs(const char *path, unsigned uid, unsigned mode, uint64_t bytes,
+                         uint64_t inodes)
+{
+    char options[160];
+    (void)snprintf(options, sizeof(options),
+                   "mode=%o,uid=%u,gid=%u,size=%" PRIu64 ",nr_inodes=%" PRIu64, mode, uid, uid,
+                   bytes, inodes);
+    return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ? -errno : 0;
+}
+
+int root_private(const struct sandbox_limits *limits, unsigned agent_uid, const char **ret_step)
+{
+    const struct {
+        const char *path;
+        unsigned uid, mode;
+        uint64_t bytes, inodes;
+    } places[] = {
+        { "/tmp", PLAN_GUEST_UID, 01777, limits->tmp_bytes, limits->tmp_inodes },
+        { "/dev/shm", PLAN_GUEST_UID, 01777, limits->shm_bytes, PLAN_SHM_INODES },
+        { "/workspace", PLAN_GUEST_UID, 0755, limits->workspace_bytes, limits->workspace_inodes },
+        { "/run/belljar", agent_uid, 0755, PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES },
+    };
+    int r = private_proc(ret_step);
+    for (size_t i = 0; i < ARRAY_SIZE(places) && r == 0; i++) {
+        *ret_step = places[i].path;
+        r = private_tmpfs(places[i].path, places[i].uid, places[i].mode, places[i].bytes,
+                          places[i].inodes);
+    }
+    if (r < 0)
+        return r;
+    *ret_step = "mount /dev/pts";
+    char options[64];
+    (void)snprintf(options, sizeof(options), "newinstance,ptmxmode=0666,mode=0620,max=%d",
+                   PLAN_PTYS);
+    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) < 0)
+        return -errno;
+    *ret_step = "enter /workspace";
+    return chdir("/workspace") < 0 ? -errno : 0;
+}

@@ -1,0 +1,19 @@
+/*
+ * root: the file system that sandboxes see. The template is built once, in the spawner's own mount
+ * namespace, and pivoted into: the spawner lives in it and has no way back to the host's files. Each
+ * sandbox copies the namespace and adds what must be private (root_private).
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_ROOT_H
+#define BELLJAR_ENGINE_NATIVE_ROOT_H
+
+#include "engine/engine.h"
+
+/* In the spawner, in a fresh mount and pid namespace. `rootfs` "": the host's own programs. */
+int root_template(const char *rootfs, struct err *err);
+
+/* In a sandbox's child, in its copy of the template, as the agent's user: fresh /proc with its masks,
+ * /tmp, /dev/shm, /dev/pts, /workspace, /run/belljar. Allocates nothing. Returns 0 or -errno, and
+ * which mount it was. */
+int root_private(const struct sandbox_limits *limits, unsigned agent_uid, const char **ret_step);
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * Compiles the table with libseccomp and puts a short hand-written piece before it: libseccomp
+ * cannot compare system call numbers, so ENOSYS for what is unknown, and for x32, is said there.
+ */
+#include "engine/native/seccomp.h"
+
+#include "engine/native/seccomp_list.h"
+#include "engine/native/sys.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#if defined(__x86_64__)
+#define OUR_ARCH AUDIT_ARCH_X86_64
+/* x86-64 has no numbers between these: they are other architectures'. */
+enum { GAP_FIRST = 335, GAP_LAST = 423 };
+#elif defined(__aarch64__)
+#define OUR_ARCH AUDIT_ARCH_AARCH64
+enum { GAP_FIRST = 295, GAP_LAST = 423 };
+#else
+#error "the list of system calls has not been looked at for this architecture"
+#endif
+
+/* x32 numbers have bit 30 set, so they are beyond the highest too. */
+static const struct sock_filter prologue[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SYSCALL_HIGHEST_KNOWN, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, GAP_FIRST, 0, 2),
+    BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, GAP_LAST, 1, 0),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+};
+
+static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
+{
+    switch (rule->who) {
+    case CALL_ALL:
+        return true;
+    case CALL_AGENT:
+        return role == SECCOMP_AGENT;
+    case CALL_OWN_UID:
+        return role != SECCOMP_GUEST_SHARED;
+    case CALL_SHARED_UID:
+        return role == SECCOMP_GUEST_SHARED;
+    }
+    return false;
+}
+
+static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule, enum seccomp_role role)
+{
+    int number = seccomp_syscall_resolve_name(rule->name);
+    if (number < 0 || !wanted(rule, role)) /* negative: this architecture has no such call */
+        return 0;
+    struct scmp_arg_cmp tests[2];
+    for (unsigned i = 0; i < rule->n_tests; i++)
+        tests[i] = SCMP_CMP(rule->tests[i].arg, SCMP_CMP_MASKED_EQ, rule->tests[i].mask,
+                            rule->tests[i].value);
+    return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, number, rule->n_tests, tests);
+}
+
+static int add_rules(scmp_filter_ctx ctx, enum seccomp_role role, struct err *err)
+{
+    int r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
+    if (r < 0)
+        return err_sys(err, -r, "seccomp: libseccomp 2.5 or later is needed");
+    if (role != SECCOMP_AGENT) {
+        r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+        if (r < 0)
+            return err_sys(err, -r, "seccomp: clone3");
+    }
+    for (size_t g = 0; g < n_syscall_groups; g++)
+        for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
+            const struct syscall_rule *rule = &syscall_groups[g].rules[i];
+            r = add_rule(ctx, rule, role);
+            if (r < 0)
+                return err_sys(err, -r, "seccomp: %s", rule->name);
+        }
+    return 0;
+}
+
+/* libseccomp writes programs to descriptors only. */
+static int export(scmp_filter_ctx ctx, struct seccomp_program *ret, struct err *err)
+{
+    auto_fd fd = memfd_create("seccomp", MFD_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "seccomp: memfd_create");
+    int r = seccomp_export_bpf(ctx, fd);
+    struct stat st;
+    if (r < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, r < 0 ? -r : errno, "seccomp: export");
+    size_t len = (size_t)st.st_size / sizeof(struct sock_filter);
+    if (len + ARRAY_SIZE(prologue) > BPF_MAXINSNS)
+        return err_set(err, E2BIG, "seccomp: the filter has %zu instructions", len);
+    struct sock_filter *code = xmalloc(sizeof(prologue) + (size_t)st.st_size);
+    memcpy(code, prologue, sizeof(prologue));
+    if (pread(fd, code + ARRAY_SIZE(prologue), (size_t)st.st_size, 0) != (ssize_t)st.st_size) {
+        free(code);
+        return err_set(err, EIO, "seccomp: cannot read the exported filter");
+    }
+    *ret = (struct seccomp_program){ code, (unsigned short)(len + ARRAY_SIZE(prologue)) };
+    return 0;
+}
+
+int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
+{
+    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    if (!ctx)
+        return err_set(err, ENOMEM, "seccomp: cannot start a filter");
+    int r = add_rules(ctx, role, err);
+    if (r == 0)
+        r = export(ctx, ret, err);
+    seccomp_release(ctx);
+    return r;
+}
+
+void seccomp_program_done(struct seccomp_program *program)
+{
+    free(program->code);
+    *program = (struct seccomp_program){ 0 };
+}
+
+/*** The manual ***/
+
+static void document_group(struct buf *buf, const struct syscall_group *group)
+{
+    (void)buf_printf(buf, "\n%s\n\n", group->reason);
+    const char *last = "";
+    bool open = false;
+    for (size_t i = 0; i < group->n_rules; i++) {
+        const struct syscall_rule *rule = &group->rules[i];
+        bool again = strcmp(rule->name, last) == 0;
+        if (!again)
+            (void)buf_printf(buf, "%s%s`%s`", open ? ")" : "", i ? ", " : "", rule->name);
+        if (rule->words)
+            (void)buf_printf(buf, "%s%s", again && open ? ", " : " (", rule->words);
+        open = rule->words || (again && open);
+        last = rule->name;
+    }
+    (void)buf_printf(buf, "%s\n", open ? ")" : "");
+}
+
+void seccomp_document(struct buf *buf)
+{
+    (void)buf_printf(
+        buf,
+        "# System calls that a sandbox may make\n\n"
+        "Generated from `src/engine/native/seccomp_list.c`; `tests/unit/test_seccomp.c` "
+        "compares.\n\n"
+        "Everything else is refused: a known call with EPERM, a number above %d or in the gap of "
+        "the\n"
+        "architecture's table with ENOSYS. `clone3` answers ENOSYS to guests (its flags are in "
+        "memory,\n"
+        "where no filter sees them; C libraries fall back to `clone`). A call through the 32-bit\n"
+        "interface kills the process; x32 numbers answer ENOSYS. Names that an architecture lacks "
+        "do\n"
+        "not count there.\n",
+        SYSCALL_HIGHEST_KNOWN);
+    for (size_t i = 0; i < n_syscall_groups; i++)
+        document_group(buf, &syscall_groups[i]);
+}

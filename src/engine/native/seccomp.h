@@ -1,0 +1,37 @@
+/*
+ * seccomp: the system calls that a sandbox may make. One table (seccomp_list.c), default deny.
+ *
+ *   the agent      seccomp_build(SECCOMP_AGENT): the table with the rows that only pid 1 needs
+ *   the guest      seccomp_build(SECCOMP_GUEST): on top of the agent's, loaded by the agent
+ *
+ * Refused calls: EPERM; numbers that this list does not know: ENOSYS, as on an older kernel, so that
+ * a C library newer than the list falls back; the 32-bit interface: the process is killed; x32:
+ * ENOSYS. clone3 keeps its flags in memory where no filter can see them: ENOSYS for guests, so that
+ * the C library falls back to clone, whose flags are checked.
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_SECCOMP_H
+#define BELLJAR_ENGINE_NATIVE_SECCOMP_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <linux/filter.h>
+
+enum seccomp_role {
+    SECCOMP_AGENT,
+    SECCOMP_GUEST,
+    SECCOMP_GUEST_SHARED, /* agent and guest have one uid: no call may name another process */
+};
+
+struct seccomp_program {
+    struct sock_filter *code; /* owned */
+    unsigned short len;
+};
+
+int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err);
+void seccomp_program_done(struct seccomp_program *program);
+
+/* docs/syscalls.md, whole. */
+void seccomp_document(struct buf *buf);
+
+#endif

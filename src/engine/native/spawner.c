@@ -1,0 +1,375 @@
+/*
+ * The spawner: pid 1 of a pid namespace that holds every sandbox, root of a user namespace that is
+ * nobody outside, in a file system that has nothing of the host's but programs. It takes fixed
+ * structs from the server and makes, counts and ends sandboxes. One thread, one epoll.
+ *
+ * A box goes FREE → STARTING → LIVE → DEAD → REMOVING → FREE. It is dead when the kernel says so
+ * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
+ * Mounts and network go with the namespaces.
+ *
+ * The spawner never waits for a sandbox. When the server goes away it just ends: the kernel kills all
+ * that lives in a pid namespace with its first process, and the keeper removes the cgroups.
+ */
+#include "engine/native/host.h"
+
+#include "base/log.h"
+#include "engine/native/root.h"
+#include "engine/native/sys.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum {
+    START_MS = 10000, /* a start that takes longer has failed */
+    WARN_MS = 5000,   /* an end that takes longer is logged */
+    TICK_MS = 20,     /* how often what is overdue is looked at */
+    EVENTS = 64,
+};
+
+enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
+
+struct box {
+    enum box_state state;
+    bool doomed; /* the server wants it gone, or its start has failed */
+    bool failed; /* `failure` is to be told when it is dead */
+    bool warned;
+    int pidfd, stream, status;
+    uint64_t since_ms; /* of STARTING, and of being doomed */
+    struct box_failure failure;
+};
+
+struct spawner {
+    const struct native_host *host;
+    int wire, epoll;
+    size_t pending; /* boxes that the tick must look at */
+    struct box boxes[WIRE_SLOTS_MAX];
+};
+
+/* What an epoll event is about. */
+enum { WATCH_PIDFD, WATCH_STATUS, WATCH_KINDS };
+#define WATCH_WIRE UINT64_MAX
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* always there on Linux */
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static unsigned slot_of(const struct spawner *spawner, const struct box *box)
+{
+    return (unsigned)(box - spawner->boxes);
+}
+
+static void watch(struct spawner *spawner, int fd, uint64_t what)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = what };
+    if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, fd, &event) < 0) {
+        log_error("spawner: epoll: %s", strerror(errno));
+        _exit(1);
+    }
+}
+
+/*** To the server ***/
+
+/* Waits if the server is slow to read: it never waits for us. `fd` may be -1. */
+static void tell(struct spawner *spawner, const struct wire_event *event, int fd)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = { 0 };
+    struct iovec part = { (void *)event, sizeof(*event) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (fd >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control.space);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &fd, sizeof(int));
+    }
+    while (sendmsg(spawner->wire, &message, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR)
+            _exit(0); /* the server is gone */
+}
+
+static void tell_about(struct spawner *spawner, const struct box *box, enum wire_event_kind kind)
+{
+    struct wire_event event = { .kind = kind, .slot = slot_of(spawner, box) };
+    if (kind == WIRE_FAILED) {
+        event.code = box->failure.code;
+        _Static_assert(sizeof(event.step) == sizeof(box->failure.step), "copied whole");
+        memcpy(event.step, box->failure.step, sizeof(event.step));
+    }
+    tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
+}
+
+/*** The life of a box ***/
+
+static void forget_start(struct box *box)
+{
+    fd_closep(&box->stream);
+    fd_closep(&box->status);
+    box->stream = box->status = -1;
+}
+
+static void doom(struct spawner *spawner, struct box *box)
+{
+    if (!box->doomed && box->state != BOX_STARTING)
+        spawner->pending++;
+    box->doomed = true;
+    box->since_ms = now_ms();
+    if (box->pidfd >= 0)
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL); /* dead already: fine */
+}
+
+static void remove_box(struct spawner *spawner, struct box *box)
+{
+    int r = cgroup_remove(&spawner->host->cgroups, slot_of(spawner, box));
+    if (r < 0) { /* the tick tries again */
+        box->state = BOX_REMOVING;
+        return;
+    }
+    spawner->pending--;
+    box->state = BOX_FREE;
+    tell_about(spawner, box, WIRE_GONE);
+}
+
+static void fail_start(struct spawner *spawner, struct box *box, const char *step, int code)
+{
+    if (!box->failed) {
+        box->failed = true;
+        box->failure.code = code;
+        (void)snprintf(box->failure.step, sizeof(box->failure.step), "%s", step);
+    }
+    doom(spawner, box);
+}
+
+/* The status pipe: a failure, or its end, which is exec's or the child's. */
+static void on_status(struct spawner *spawner, struct box *box)
+{
+    struct box_failure failure;
+    ssize_t n = read(box->status, &failure, sizeof(failure));
+    siginfo_t info = { 0 };
+    if (n == (ssize_t)sizeof(failure)) {
+        failure.step[sizeof(failure.step) - 1] = '\0';
+        fail_start(spawner, box, failure.step, failure.code);
+    } else if (!box->doomed &&
+               waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid != 0) {
+        fail_start(spawner, box, "died while starting", 0);
+    } else if (!box->doomed) {
+        box->state = BOX_LIVE;
+        spawner->pending--;
+        tell_about(spawner, box, WIRE_CREATED);
+    }
+    forget_start(box);
+}
+
+static void on_dead(struct spawner *spawner, struct box *box)
+{
+    if (box->state == BOX_STARTING && box->status >= 0)
+        on_status(spawner, box); /* its last words, if this event came first */
+    siginfo_t info;
+    (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
+    close(box->pidfd);
+    box->pidfd = -1;
+    if (box->failed)
+        tell_about(spawner, box, WIRE_FAILED);
+    if (box->doomed) {
+        remove_box(spawner, box);
+        return;
+    }
+    box->state = BOX_DEAD; /* counters stay readable until the server has seen enough */
+    tell_about(spawner, box, WIRE_DIED);
+}
+
+static void create(struct spawner *spawner, struct box *box, const struct sandbox_limits *limits)
+{
+    *box = (struct box){
+        .state = BOX_STARTING, .pidfd = -1, .stream = -1, .status = -1, .since_ms = now_ms()
+    };
+    spawner->pending++;
+    struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
+    struct box_started started;
+    if (box_start(spawner->host, &start, &started, &box->failure) < 0) {
+        tell_about(spawner, box, WIRE_FAILED);
+        box->doomed = true;
+        remove_box(spawner, box);
+        return;
+    }
+    box->pidfd = started.pidfd;
+    box->stream = started.stream;
+    box->status = started.status;
+    watch(spawner, box->pidfd, (uint64_t)start.slot * WATCH_KINDS + WATCH_PIDFD);
+    watch(spawner, box->status, (uint64_t)start.slot * WATCH_KINDS + WATCH_STATUS);
+}
+
+static void destroy(struct spawner *spawner, struct box *box)
+{
+    bool was_dead = box->state == BOX_DEAD;
+    doom(spawner, box);
+    if (was_dead)
+        remove_box(spawner, box);
+}
+
+static void report_usage(struct spawner *spawner, const struct box *box)
+{
+    struct wire_event event = { .kind = WIRE_USED, .slot = slot_of(spawner, box) };
+    event.known = cgroup_usage(&spawner->host->cgroups, event.slot, &event.usage);
+    tell(spawner, &event, -1);
+}
+
+/*** Events ***/
+
+/* A server that asks for what cannot be is broken or taken over; its sandboxes end with it. */
+static void obey(struct spawner *spawner, const struct wire_request *request)
+{
+    struct box *box = request->slot < spawner->host->slots ? &spawner->boxes[request->slot] : NULL;
+    bool is_free = box && box->state == BOX_FREE;
+    if (box && is_free && request->kind == WIRE_CREATE)
+        create(spawner, box, &request->limits);
+    else if (box && !is_free && request->kind == WIRE_USAGE)
+        report_usage(spawner, box);
+    else if (box && !is_free && !box->doomed && request->kind == WIRE_DESTROY)
+        destroy(spawner, box);
+    else if (!box || request->kind != WIRE_DESTROY) { /* a destroy may cross a failure */
+        log_error("spawner: impossible request %u for slot %u", request->kind, request->slot);
+        _exit(1);
+    }
+}
+
+/* One request, so that sandboxes get their turn between two. */
+static void on_wire(struct spawner *spawner)
+{
+    struct wire_request request;
+    ssize_t n = recv(spawner->wire, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n != (ssize_t)sizeof(request))
+        _exit(0); /* the server has gone */
+    obey(spawner, &request);
+}
+
+static void tick(struct spawner *spawner)
+{
+    uint64_t now = now_ms();
+    for (unsigned slot = 0; slot < spawner->host->slots; slot++) {
+        struct box *box = &spawner->boxes[slot];
+        bool late = box->doomed && now - box->since_ms > WARN_MS;
+        if (box->state == BOX_STARTING && !box->doomed && now - box->since_ms > START_MS)
+            fail_start(spawner, box, "start", ETIMEDOUT);
+        else if (box->state != BOX_FREE && late && !box->warned) {
+            log_warning("sandbox in slot %u does not end; still waiting", slot);
+            box->warned = true;
+        }
+        if (box->state == BOX_REMOVING)
+            remove_box(spawner, box);
+    }
+}
+
+static void dispatch(struct spawner *spawner, uint64_t what)
+{
+    if (what == WATCH_WIRE) {
+        on_wire(spawner);
+        return;
+    }
+    struct box *box = &spawner->boxes[what / WATCH_KINDS];
+    /* An earlier event of the same round may have closed what this one is about. */
+    if (what % WATCH_KINDS == WATCH_STATUS && box->status >= 0)
+        on_status(spawner, box);
+    else if (what % WATCH_KINDS == WATCH_PIDFD && box->pidfd >= 0)
+        on_dead(spawner, box);
+}
+
+static _Noreturn void loop(struct spawner *spawner)
+{
+    uint64_t ticked = now_ms();
+    for (;;) {
+        struct epoll_event events[EVENTS];
+        int n = epoll_wait(spawner->epoll, events, EVENTS, spawner->pending ? TICK_MS : -1);
+        for (int i = 0; i < n; i++)
+            dispatch(spawner, events[i].data.u64);
+        if (spawner->pending && now_ms() - ticked >= TICK_MS) {
+            tick(spawner);
+            ticked = now_ms();
+        }
+    }
+}
+
+/*** Start ***/
+
+static int become_root_of_namespace(const struct native_host *host, struct err *err)
+{
+    if (host->own_uids &&
+        (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+        return err_sys(err, errno, "become uid %u", host->uid_base);
+    /* The change of credentials has hidden /proc/<child>/uid_map from ourselves, and cleared the
+     * death signal. */
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(err, errno, "prctl");
+    return 0;
+}
+
+static int prepare(const struct native_host *host, struct err *err)
+{
+    (void)prctl(PR_SET_NAME, "belljar-spawner");
+    int r = become_root_of_namespace(host, err);
+    if (r < 0)
+        return r;
+    if (host->cgroups.kind == CGROUP_V2) {
+        if (unshare(CLONE_NEWCGROUP) < 0)
+            return err_sys(err, errno, "make a cgroup namespace");
+        r = cgroups_enter(&host->cgroups);
+        if (r < 0)
+            return err_sys(err, -r, "pass cgroup controllers on");
+    }
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* a few for each sandbox */
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    return root_template(host->rootfs, err);
+}
+
+void spawner_run(const struct native_host *host, int wire, int go)
+{
+    int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->agent, host->landlock, host->instance.lock };
+    size_t n = 5;
+    for (size_t i = 0; i < host->cgroups.n; i++)
+        keep[n++] = host->cgroups.trees[i].dir;
+    host_close_all_but(keep, n);
+    char byte;
+    if (read(go, &byte, 1) != 1)
+        _exit(1);
+    close(go);
+
+    static struct spawner spawner;
+    spawner = (struct spawner){ .host = host, .wire = wire };
+    struct err err = { 0 };
+    struct wire_event first = { .kind = WIRE_READY };
+    if (prepare(host, &err) < 0 || (spawner.epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
+        first.kind = WIRE_FAILED;
+        first.code = err.code ? 0 : errno; /* the message has its own words */
+        (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
+                       err.code ? err.msg : "epoll");
+        tell(&spawner, &first, -1);
+        _exit(1);
+    }
+    tell(&spawner, &first, -1);
+    watch(&spawner, wire, WATCH_WIRE);
+    loop(&spawner);
+}

@@ -1,0 +1,44 @@
+/*
+ * wire: what the server and the spawner say to each other, over one SOCK_SEQPACKET pair. A message
+ * is one fixed struct, whole or not at all; there is no text of clients in it and nothing to parse.
+ *
+ * A sandbox is named by its slot, a small number that the server chooses and the spawner checks: it
+ * must be free. From the slot follow the outside uids and the names of the cgroups, so two live
+ * sandboxes cannot share them. A slot is free again after WIRE_GONE, never before.
+ *
+ *   server → spawner                spawner → server
+ *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent
+ *                                   WIRE_FAILED   slot, step, code; WIRE_GONE follows
+ *   WIRE_USAGE   slot               WIRE_USED     slot, usage
+ *   WIRE_DESTROY slot               WIRE_GONE     slot
+ *                                   WIRE_DIED     slot: by itself; still to be destroyed
+ *
+ * First of all the spawner sends WIRE_READY, or WIRE_FAILED, about itself.
+ */
+#ifndef BELLJAR_ENGINE_NATIVE_WIRE_H
+#define BELLJAR_ENGINE_NATIVE_WIRE_H
+
+#include "engine/engine.h"
+
+enum { WIRE_SLOTS_MAX = 4096, WIRE_STEP_MAX = 320 };
+
+enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_DESTROY };
+
+struct wire_request {
+    uint32_t kind;
+    uint32_t slot;
+    struct sandbox_limits limits; /* of WIRE_CREATE */
+};
+
+enum wire_event_kind { WIRE_READY = 1, WIRE_CREATED, WIRE_FAILED, WIRE_USED, WIRE_DIED, WIRE_GONE };
+
+struct wire_event {
+    uint32_t kind;
+    uint32_t slot;
+    int32_t code;             /* of WIRE_FAILED: an errno value, 0: none applies */
+    uint32_t known;           /* of WIRE_USED: 0 when there are no counters */
+    char step[WIRE_STEP_MAX]; /* of WIRE_FAILED: what was being done */
+    struct sandbox_usage usage;
+};
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * ops: what an engine implements behind engine.h. The structs hold what every engine has; an engine
+ * embeds them as the first member of its own.
+ */
+#ifndef BELLJAR_ENGINE_OPS_H
+#define BELLJAR_ENGINE_OPS_H
+
+#include "engine/engine.h"
+
+struct engine_ops {
+    const char *name;
+    int (*open)(uv_loop_t *loop, const struct engine_options *options, struct engine **ret,
+                struct err *err);
+    void (*close)(struct engine *engine);
+    json_t *(*report)(const struct engine *engine);
+    struct engine_pending *(*start)(struct engine *engine, const struct sandbox_plan *plan,
+                                    engine_started_fn *on_started, void *data);
+    void (*cancel)(struct engine_pending *pending);
+    /* on_died has been set: tell, from the loop, if it is dead already. */
+    void (*watch)(struct sandbox *sandbox);
+    void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+    void (*destroy)(struct sandbox *sandbox);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+    unsigned layers;
+    struct engine_stats stats;
+};
+
+struct sandbox {
+    struct engine *engine;
+    char id[96];
+    int fd; /* -1 once taken */
+    void (*on_died)(struct sandbox *sandbox, void *data);
+    void *on_died_data;
+};
+
+struct engine_pending {
+    struct engine *engine;
+    engine_started_fn *on_started;
+    void *data;
+};
+
+extern const struct engine_ops native_engine_ops;
+
+#endif
