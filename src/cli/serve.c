@@ -161,6 +161,8 @@ static int serve_run(const struct cli_args *args, struct err *err)
         r = make_endpoints(&serve, use_http, err);
     if (r == 0 && use_http)
         r = start_http(&serve, err);
+    if (r == 0) /* ports are bound, keys are read, and no client has been heard yet */
+        r = engine_drop_privileges((uint32_t)config.server_uid, (uint32_t)config.server_uid, err);
     if (r == 0 && use_stdio)
         serve.stdio = mcp_stdio_start(serve.endpoints[0].server, STDIN_FILENO, STDOUT_FILENO,
                                       on_client_end, &serve);

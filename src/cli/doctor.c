@@ -1,0 +1,211 @@
+/*
+ * belljar doctor: what works on this host, what is missing, how to get it. The facts come from the
+ * engine's own checks; the proof is a sandbox that is made and runs something.
+ */
+#include "cli/cli.h"
+#include "cli/sandboxes.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHECKS_MAX = ENGINE_CHECKS_MAX + 8 };
+
+struct examination {
+    struct engine_check checks[CHECKS_MAX];
+    size_t count;
+    unsigned layers; /* in force; 0: no engine */
+    bool works;
+};
+
+static const char *const verdicts[] = {
+    [ENGINE_OK] = "ok",
+    [ENGINE_WARNING] = "warning",
+    [ENGINE_PROBLEM] = "problem",
+};
+
+static void add_check(struct examination *exam, const char *name, enum engine_verdict verdict,
+                      const char *detail, const char *remedy)
+{
+    struct engine_check *check = &exam->checks[exam->count++];
+    check->name = name;
+    check->verdict = verdict;
+    (void)snprintf(check->detail, sizeof(check->detail), "%s", detail); /* cut is fine */
+    (void)snprintf(check->remedy, sizeof(check->remedy), "%s", remedy);
+}
+
+/*** Programs that guests or later engines use ***/
+
+static char *find_program(const char *name)
+{
+    auto_free char *path = xstrdup("/usr/local/bin:/usr/bin:/bin"); /* what a guest's PATH has */
+    char *rest = path;
+    for (char *dir; (dir = strsep(&rest, ":"));) {
+        char *full = xasprintf("%s/%s", dir, name);
+        if (access(full, X_OK) == 0)
+            return full;
+        free(full);
+    }
+    return NULL;
+}
+
+static void check_interpreter(struct examination *exam, const char *name, const char *remedy)
+{
+    auto_free char *found = find_program(name);
+    add_check(exam, name, found ? ENGINE_OK : ENGINE_WARNING,
+              found ? found : "not found where sandboxes look for it", found ? "" : remedy);
+}
+
+static void check_docker(struct examination *exam)
+{
+    static const char socket_path[] = "/var/run/docker.sock";
+    bool usable = access(socket_path, R_OK | W_OK) == 0;
+    add_check(exam, "docker", ENGINE_OK,
+              usable ? "its socket is there; the native engine does not need it"
+                     : "not there; the native engine does not need it",
+              "");
+}
+
+/*** A sandbox, tried ***/
+
+struct trial {
+    uv_loop_t loop;
+    char verdict[200];
+    bool works;
+};
+
+static void on_done(const struct run_result *result, void *data)
+{
+    struct trial *trial = data;
+    trial->works = result->outcome == OUTCOME_OK;
+    (void)snprintf(trial->verdict, sizeof(trial->verdict), "%s",
+                   result->error ? result->error : "");
+    uv_stop(&trial->loop);
+}
+
+static int try_sandbox(struct trial *trial, const struct config *config, unsigned *ret_layers,
+                       struct err *err)
+{
+    static const char *const argv[] = { "true", NULL };
+    static const struct run_events events = { .on_done = on_done };
+    const struct run_spec spec = { .owner = "doctor", .argv = argv, .transient = true };
+    struct config lean = *config; /* shallow */
+    struct sandboxes sandboxes;
+    struct run *run;
+    lean.pool_enabled = false;
+    uv_loop_init(&trial->loop);
+    int r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);
+    if (r == 0) {
+        *ret_layers = engine_layers(sandboxes.engine);
+        r = session_run(sandboxes.sessions, &spec, &events, trial, &run, err);
+    }
+    if (r == 0)
+        uv_run(&trial->loop, UV_RUN_DEFAULT);
+    sandboxes_close(&sandboxes);
+    loop_finish(&trial->loop);
+    return r;
+}
+
+static void check_sandbox(struct examination *exam, const struct config *config)
+{
+    struct trial trial = { 0 };
+    struct err err = { 0 };
+    if (try_sandbox(&trial, config, &exam->layers, &err) < 0) {
+        add_check(exam, "sandbox", ENGINE_PROBLEM, err.msg, "see the problems above");
+        return;
+    }
+    exam->works = trial.works;
+    if (trial.works)
+        add_check(exam, "sandbox", ENGINE_OK, "one was made, ran a program and is gone again", "");
+    else
+        add_check(exam, "sandbox", ENGINE_PROBLEM, trial.verdict, "see the problems above");
+}
+
+static void examine(struct examination *exam, const struct config *config)
+{
+    const struct engine_options options = { .rootfs = config->rootfs,
+                                            .uid_base = (uint32_t)config->uid_base,
+                                            .uid_count = (uint32_t)config->uid_count };
+    exam->count = engine_checks(&options, exam->checks);
+    check_interpreter(exam, "bash", "install bash");
+    check_interpreter(exam, "node", "install nodejs if guests shall run JavaScript");
+    check_interpreter(exam, "python3", "install python3");
+    check_docker(exam);
+    check_sandbox(exam, config);
+}
+
+/*** Telling ***/
+
+static void tell(const struct examination *exam, struct buf *text)
+{
+    for (size_t i = 0; i < exam->count; i++) {
+        const struct engine_check *check = &exam->checks[i];
+        (void)buf_printf(text, "%-8s %-18s %s\n", verdicts[check->verdict], check->name,
+                         check->detail);
+        if (check->remedy[0])
+            (void)buf_printf(text, "%-27s to mend it: %s\n", "", check->remedy);
+    }
+    (void)buf_add_str(text, "\nenforced for each sandbox:");
+    for (unsigned bit = 0; bit < 32; bit++) {
+        if (exam->layers & (1u << bit))
+            (void)buf_printf(text, " %s", engine_layer_name((enum engine_layer)(1u << bit)));
+    }
+    (void)buf_add_str(text, exam->layers ? "\nnot enforced:" : " nothing\nnot enforced:");
+    for (unsigned bit = 0; bit < 32; bit++) {
+        const char *name = engine_layer_name((enum engine_layer)(1u << bit));
+        if (name && !(exam->layers & (1u << bit)))
+            (void)buf_printf(text, " %s", name);
+    }
+    (void)buf_add_str(text, "\n");
+}
+
+static void tell_json(const struct examination *exam, struct buf *text)
+{
+    json_t *checks = json_array(), *layers = json_object();
+    for (size_t i = 0; i < exam->count; i++) {
+        const struct engine_check *check = &exam->checks[i];
+        json_t *row = json_object();
+        json_put_str(row, "name", check->name);
+        json_put_str(row, "verdict", verdicts[check->verdict]);
+        json_put(row, "detail", json_text_value(check->detail, strlen(check->detail)));
+        json_put(row, "remedy", json_text_value(check->remedy, strlen(check->remedy)));
+        json_push(checks, row);
+    }
+    for (unsigned bit = 0; bit < 32; bit++) {
+        const char *name = engine_layer_name((enum engine_layer)(1u << bit));
+        if (name)
+            json_put(layers, name, json_boolean(exam->layers & (1u << bit)));
+    }
+    auto_json *all = json_object();
+    json_put(all, "works", json_boolean(exam->works));
+    json_put(all, "checks", checks);
+    json_put(all, "enforced", layers);
+    (void)json_write(text, all);
+    (void)buf_add_char(text, '\n');
+}
+
+static int run(const struct cli_args *args, struct err *err)
+{
+    struct examination exam = { 0 };
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    examine(&exam, &args->config);
+    if (cli_given(args, "--json"))
+        tell_json(&exam, &text);
+    else
+        tell(&exam, &text);
+    int r = cli_print(&text, err);
+    return r < 0 ? r : exam.works ? CLI_OK : CLI_FAILED;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .summary = "Say what works on this host, what is missing and how to get it",
+    .configured = true,
+    .switches = { { "--json", "Print one JSON object." } },
+    .run = run,
+};
