@@ -88,7 +88,7 @@ def test_an_interrupted_inspector_cancels_its_call(target, fixture_count, tmp_pa
     assert fixture_count("test_cancel_count") == cancelled + 1
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
