@@ -335,6 +335,26 @@ def test_a_session_id_is_visible_ascii_and_never_repeats(http):
     assert all(re.fullmatch(r"[!-~]{22,}", id) for id in ids)
 
 
+def test_a_session_id_cannot_be_guessed_from_another(http):
+    session = http.session()
+    for i, old in enumerate(session.id):
+        near = session.id[:i] + ("B" if old == "A" else "A") + session.id[i + 1 :]
+        for guess in (near, session.id[:i], session.id + old):
+            answer = session.post(request("ping"), {"Mcp-Session-Id": guess})
+            assert answer.status == (404 if guess else answer.status) and answer.status >= 400
+    assert session.call("ping") == {}
+
+
+def test_an_idle_session_ends_by_itself(serve):
+    server = serve(Http, "--http-session-timeout", "0.4s")
+    idle, busy = server.session(), server.session()
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        assert busy.call("ping") == {}
+        time.sleep(0.05)
+    assert idle.post(request("ping")).status == 404
+
+
 def test_a_request_without_its_session_is_refused(http):
     session = http.session()
     assert session.post(request("ping"), {"Mcp-Session-Id": None}).status == 400
@@ -480,6 +500,16 @@ def test_one_standing_stream_per_session(fixture_http):
             if third.answer.status == 200 or time.monotonic() > deadline:
                 assert third.answer.status == 200
                 break
+
+
+def test_a_silent_stream_is_kept_alive_with_comments(serve):
+    server = serve(Http, "--keepalive", "0.1s")
+    with server.session("2025-06-18").open_get() as stream:
+        begin = time.monotonic()
+        for _ in range(3):
+            event = stream.event(comments=True)
+            assert event.comments and event.data is None and event.id is None
+        assert 0.2 < time.monotonic() - begin < 2 * belljar.PATIENCE
 
 
 def test_a_change_goes_to_every_session_once(fixture_http):
