@@ -337,7 +337,7 @@ int head_parse(char *text, struct head_field *fields, struct head *ret, struct f
     int r = parse_request_line(&head, next_line(&cursor), ret_fault);
     while (r == 0 && *cursor != '\r') {
         struct head_field *field = &fields[head.n_fields++];
-        size_t name_len;
+        size_t name_len = 0;
         r = parse_field(next_line(&cursor), field, &name_len, ret_fault);
         if (r == 0)
             r = take_field(&head, &facts, field, name_len, ret_fault);
