@@ -599,6 +599,24 @@ static void test_a_bad_setting_is_named_with_its_place(void **state)
     }
 }
 
+static void test_a_list_holds_no_more_than_its_limit(void **state)
+{
+    (void)state;
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add_str(&text, "allowed_hosts: [a");
+    for (int i = 1; i < 1000; i++)
+        (void)buf_add_str(&text, ",a");
+    auto_free char *most = xasprintf("%s]", buf_str(&text));
+    auto_free char *more = xasprintf("%s,a]", buf_str(&text));
+    auto_config config = { 0 }, none = { 0 };
+    struct err err = { 0 };
+    assert_int_equal(load(&(struct given){ .system = most }, &config, &err), 0);
+    assert_int_equal(config.allowed_hosts.count, 1000);
+    assert_int_equal(load(&(struct given){ .system = more }, &none, &err), -EINVAL);
+    assert_true(str_has_prefix(err.msg, "s.yaml:1: allowed_hosts: \"a,a,a,"));
+    assert_non_null(strstr(err.msg, "...\" is not allowed; expected at most 1000 host names"));
+}
+
 static void test_variables_that_are_not_ours_are_let_pass(void **state)
 {
     (void)state;
@@ -940,6 +958,7 @@ int main(void)
         cmocka_unit_test(test_lists_replace_each_other_but_flags_add_up),
         cmocka_unit_test(test_flags_in_each_form),
         cmocka_unit_test(test_a_bad_setting_is_named_with_its_place),
+        cmocka_unit_test(test_a_list_holds_no_more_than_its_limit),
         cmocka_unit_test(test_variables_that_are_not_ours_are_let_pass),
         cmocka_unit_test(test_yaml_is_flattened_in_the_order_of_the_file),
         cmocka_unit_test(test_yaml_beyond_our_form_is_refused),
