@@ -192,7 +192,8 @@ const char *text_nearest(const char *word, const char *const names[], size_t cou
     const char *nearest = NULL;
     for (size_t i = 0; i < count; i++) {
         size_t name_len = strlen(names[i]);
-        if (name_len > NEAR_WORD_MAX)
+        size_t longer = name_len > len ? name_len - len : len - name_len;
+        if (name_len > NEAR_WORD_MAX || longer > best) /* each letter more is a slip */
             continue;
         size_t slips = distance(word, len, names[i], name_len);
         if (slips < best || (slips == best && !nearest)) {

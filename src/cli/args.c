@@ -44,11 +44,16 @@ static const char *profile_of(const char *program)
     return str_has_prefix(base, prefix) ? base + strlen(prefix) : NULL;
 }
 
+static bool asks_for_help(const char *arg)
+{
+    return str_eq(arg, "--help") || str_eq(arg, "-h");
+}
+
 /* `argv` without the program's name. Returns how many of them name the command: 0 or 1. */
 static int choose_command(struct cli_args *args, char **argv, struct err *err)
 {
     const char *name = argv[0] && argv[0][0] != '-' ? argv[0] : NULL;
-    if (!name && str_eq(argv[0], "--help"))
+    if (asks_for_help(argv[0]))
         args->command = cli_find(args->commands, "help");
     else if (!name && str_eq(argv[0], "--version"))
         args->command = cli_find(args->commands, "version");
@@ -96,7 +101,7 @@ static int take_config_file(struct cli_args *args, char **argv, struct err *err)
 
 static int take_flag(struct cli_args *args, char **argv, struct err *err)
 {
-    if (str_eq(argv[0], "--help")) {
+    if (asks_for_help(argv[0])) {
         args->help = true;
         return 1;
     }

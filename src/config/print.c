@@ -16,8 +16,9 @@ enum { COMMENT_COLUMN = 44 };
 
 static void pad_to(struct buf *buf, size_t line_start, size_t column)
 {
-    while (buf->len < line_start + column)
-        add(buf, " ");
+    size_t used = buf->len - line_start;
+    if (used < column)
+        add(buf, "%*s", (int)(column - used), "");
 }
 
 /* A path may hold anything; a comment must stay on its line. */
@@ -26,7 +27,7 @@ static void add_visible(struct buf *buf, const char *text)
     for (size_t len = strlen(text); len;) {
         char shown[TEXT_SHOWN_MAX];
         size_t used = text_show_char(text, len, shown);
-        add(buf, "%s", shown);
+        (void)buf_add_str(buf, shown);
         text += used;
         len -= used;
     }

@@ -246,9 +246,9 @@ char *option_text(const struct option *option, const void *target)
     case OPTION_REAL:
         return real_text(*(const double *)value);
     case OPTION_LIST:
-        return config_list_join(value);
+        break;
     }
-    return NULL;
+    return config_list_join(value);
 }
 
 /* Whole seconds as an integer, for most durations are. */
@@ -337,8 +337,7 @@ char *option_allowed(const struct option *option)
     case OPTION_REAL:
         return range("a number", real_text(option->min), real_text(option->max));
     case OPTION_LIST:
-        return xasprintf("at most %.0f %s", option->max,
-                         option->allowed ? option->allowed : "items");
+        break;
     }
-    return NULL;
+    return xasprintf("at most %.0f %s", option->max, option->allowed ? option->allowed : "items");
 }

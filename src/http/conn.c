@@ -15,8 +15,6 @@ struct span {
 
 static void use(struct span *in, size_t len)
 {
-    if (len == 0)
-        return; /* `at` may be NULL */
     in->at += len;
     in->len -= len;
 }
@@ -151,8 +149,8 @@ static int charge_body(struct http_request *req, struct fault *ret_fault)
     size_t cost = req->content.cap > BODY_FREE ? req->content.cap : 0;
     conns->body_bytes += cost - req->charged;
     req->charged = cost;
-    if (conns->body_bytes <= most || cost == 0)
-        return 0;
+    if (conns->body_bytes <= most || cost == 0 || conns->body_bytes == cost)
+        return 0; /* the last: a buffer grows by doubling, but alone it always fits */
     return fault_set(ret_fault, 503, "too many large requests at once; try again later");
 }
 
@@ -273,8 +271,11 @@ static void steer_reading(struct conn *conn)
  * keeps no buffer. */
 void conn_input(struct conn *conn, char *data, size_t len)
 {
+    char none[1];
+    if (len == 0)
+        data = none; /* NULL must not be counted from, not even by 0 */
     bool kept = conn->in.len > 0;
-    if (kept && len > 0)
+    if (kept)
         (void)buf_add(&conn->in, data, len); /* bounded by steer_reading() */
     struct span in =
         kept ? (struct span){ conn->in.data, conn->in.len } : (struct span){ data, len };

@@ -158,7 +158,7 @@ static bool port_ok(const char *port)
 {
     unsigned value = 0;
     size_t digits = 0;
-    for (; is_digit(port[digits]) && digits < 6; digits++)
+    for (; digits < 6 && is_digit(port[digits]); digits++)
         value = value * 10 + (unsigned)(port[digits] - '0');
     return digits > 0 && port[digits] == '\0' && value <= 65535;
 }
@@ -323,7 +323,7 @@ static int parse_field(char *line, struct head_field *ret, size_t *ret_name_len,
 static char *next_line(char **cursor)
 {
     char *line = *cursor;
-    char *end = strchr(line, '\r'); /* there is one: head_scan() saw the blank line */
+    char *end = rawmemchr(line, '\r'); /* there is one: head_scan() saw the blank line */
     *end = '\0';
     *cursor = end + 2;
     return line;
@@ -337,7 +337,7 @@ int head_parse(char *text, struct head_field *fields, struct head *ret, struct f
     int r = parse_request_line(&head, next_line(&cursor), ret_fault);
     while (r == 0 && *cursor != '\r') {
         struct head_field *field = &fields[head.n_fields++];
-        size_t name_len;
+        size_t name_len = 0;
         r = parse_field(next_line(&cursor), field, &name_len, ret_fault);
         if (r == 0)
             r = take_field(&head, &facts, field, name_len, ret_fault);

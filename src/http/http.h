@@ -105,8 +105,8 @@ bool http_request_header_at(const struct http_request *req, size_t index, const 
 void http_request_add_field(struct http_request *req, const char *name, const char *value);
 
 /* Whom to tell when the client goes away before the answer is complete (reset, end of file, also
- * of its sending side only, time limits, server freed). Never called after the answer is complete, nor from inside a call the
- * handler makes. */
+ * of its sending side only, time limits, server freed). Never called after the answer is complete,
+ * nor from inside a call the handler makes. */
 void http_request_on_gone(struct http_request *req, void (*on_gone)(void *data), void *data);
 
 /* Reads the body (at most `max` bytes, 0: the limit of the server) and then calls on_body once,

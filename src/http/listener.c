@@ -164,10 +164,15 @@ static in_port_t get_port(const struct sockaddr *address)
 /* The port as bound, in network order. */
 static in_port_t bound_port(int fd)
 {
-    struct sockaddr_storage address = { 0 };
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address = { .v6 = { 0 } };
     socklen_t len = sizeof(address);
-    (void)getsockname(fd, (struct sockaddr *)&address, &len); /* 0 stays */
-    return get_port((struct sockaddr *)&address);
+    if (getsockname(fd, &address.any, &len) < 0)
+        return 0;
+    return address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port;
 }
 
 /*** Opening ***/

@@ -34,8 +34,8 @@ void peers_free(struct peers *peers)
     free(peers);
 }
 
-/* No IPv6 client has a prefix that starts with 64 - 32 zero bits, where IPv4 clients are put; the
- * loopback and mapped addresses that do are as good as IPv4. */
+/* IPv4 addresses stand behind 32 zero bits, where no IPv6 prefix of a client is: only loopback and
+ * mapped addresses start like that. */
 static void make_key(const struct sockaddr *address, unsigned char key[static KEY_SIZE])
 {
     memset(key, 0, KEY_SIZE);

@@ -37,15 +37,16 @@ static void write_text(struct http_request *req, const char *text)
     (void)http_stream_write(req, text, strlen(text));
 }
 
-/* An id before anything else, so that even an early break can be resumed. Older clients would try
- * to parse the empty data. */
-static void write_priming(struct stream *stream)
+/* An id before anything else, so that even an early break can be resumed: that of the last event
+ * the client has, or it would be given those once more. Older clients would try to parse the empty
+ * data. */
+static void write_priming(struct stream *stream, uint64_t after)
 {
     if (!stream->session || !revision_has(stream->revision, HAS_PRIMING))
         return;
     auto_free char *event =
-        xasprintf("id: %llu-0\nretry: %llu\ndata: \n\n", (unsigned long long)stream->id,
-                  (unsigned long long)stream->http->options.retry_ms);
+        xasprintf("id: %llu-%llu\nretry: %llu\ndata: \n\n", (unsigned long long)stream->id,
+                  (unsigned long long)after, (unsigned long long)stream->http->options.retry_ms);
     write_text(stream->req, event);
 }
 
@@ -58,14 +59,14 @@ static void stream_arm(struct stream *stream)
     timer_repeat(stream->keepalive, stream->http->options.keepalive_ms);
 }
 
-static void stream_begin(struct stream *stream)
+static void stream_begin(struct stream *stream, uint64_t after)
 {
     stream->state = STREAM_EVENTS;
     if (!stream->req)
         return;
     start_events(stream->req,
                  stream->opens_session && stream->session ? stream->session->id : NULL);
-    write_priming(stream);
+    write_priming(stream, after);
     stream_arm(stream);
 }
 
@@ -77,7 +78,7 @@ static void on_keepalive(void *data)
     else if (stream->state == STREAM_EVENTS)
         write_text(stream->req, ": keepalive\n\n");
     else if (stream->state == STREAM_WAITING && stream->accepts_events)
-        stream_begin(stream);
+        stream_begin(stream, /* after= */ 0);
 }
 
 void stream_wait(struct stream *stream)
@@ -132,7 +133,7 @@ static void stream_send(struct outlet *outlet, const char *text, size_t len, enu
          * dropped, and the answer will come as JSON. */
         if (!stream->standing && (!stream->req || !stream->accepts_events))
             return;
-        stream_begin(stream);
+        stream_begin(stream, /* after= */ 0);
     }
     if (kind == OUTLET_HINT && stream->req &&
         http_stream_backlog(stream->req) > stream->http->options.high_water)
@@ -173,7 +174,7 @@ static void stream_hang_up(struct outlet *outlet, uint64_t retry_ms)
         stream->state == STREAM_ENDED)
         return;
     if (stream->state == STREAM_WAITING)
-        stream_begin(stream);
+        stream_begin(stream, /* after= */ 0);
     if (revision_has(stream->revision, HAS_PRIMING)) {
         auto_free char *retry = xasprintf("retry: %llu\n\n", (unsigned long long)retry_ms);
         write_text(stream->req, retry);
@@ -268,7 +269,7 @@ void stream_resume(struct stream *stream, struct http_request *req, uint64_t aft
     stream->state = STREAM_WAITING;
     stream->revision = stream->session->peer.revision;
     stream_attach(stream, req);
-    stream_begin(stream);
+    stream_begin(stream, after);
     write_kept(stream->session, req, stream->id, after);
 }
 

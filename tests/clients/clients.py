@@ -71,7 +71,6 @@ class Inspector:
         if config["server"] == "fixture":
             requests.update(
                 seen=["tools/call", "--tool-name", "test_revision"],
-                text=["tools/call", "--tool-name", "test_simple_text"],
                 resource=["resources/read", "--uri", "test://static-text"],
                 prompt=["prompts/get", "--prompt-name", "test_simple_prompt"],
             )
@@ -103,7 +102,6 @@ class Inspector:
         if "seen" in replies:
             observed.update(
                 seen=replies["seen"]["structuredContent"],
-                text=replies["text"]["content"][0]["text"],
                 resource=replies["resource"]["contents"][0]["text"],
                 prompt=replies["prompt"]["messages"][0]["content"]["text"],
             )

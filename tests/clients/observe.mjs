@@ -37,7 +37,7 @@ async function cancel(client) {
             () => resolve('gave up'),
         );
     });
-    for (let i = 0; i < 40 && (await count()) === before; i++) await sleep(50);
+    for (let i = 0; i < 200 && (await count()) === before; i++) await sleep(50);
     return { outcome, noticed: (await count()) - before };
 }
 
@@ -49,7 +49,7 @@ async function update(client) {
     });
     await client.watch(uri, seen);
     await client.call('test_trigger_resource_update');
-    return await Promise.race([updated, sleep(3000, 'no update came')]);
+    return await Promise.race([updated, sleep(10000, 'no update came', { ref: false })]);
 }
 
 // --- the two servers ----------------------------------------------------------------------------

@@ -5,11 +5,12 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 import warnings
 
 import belljar
 import pytest
-from belljar import Http, envelope, initialize, notification, request, stateless
+from belljar import Connection, Http, envelope, initialize, notification, request, stateless
 
 TOKEN = "correct-horse-battery-staple"
 LIST = stateless("tools/list")
@@ -451,7 +452,7 @@ def test_tls_refuses_what_is_not_tls(serve, pki, trusting):
     server = serve(
         Http, "--tls-cert", pki / "server.pem", "--tls-key", pki / "server.key", tls=trusting
     )
-    with belljar.Connection(server.address, 3) as plain:
+    with Connection(server.address, 3) as plain:
         plain.send(server.head("GET", "/healthz"))
         assert b" 200 " not in plain.rest()
     old = ssl.create_default_context(cafile=str(pki / "server.pem"))
@@ -460,9 +461,9 @@ def test_tls_refuses_what_is_not_tls(serve, pki, trusting):
         old.minimum_version = ssl.TLSVersion.TLSv1
         old.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        belljar.Connection(server.address, 3, old)
+        Connection(server.address, 3, old)
     for data in (b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\0" * 100, b"\x16\x03\x01"):
-        with belljar.Connection(server.address, 3) as plain:
+        with Connection(server.address, 3) as plain:
             plain.try_send(data)
     server.harmless()
 
@@ -477,7 +478,7 @@ def test_tls_that_ends_in_the_middle_of_anything_is_survived(serve, pki, trustin
         conn.send(server.head("POST", "/mcp", None, 1000)[: 10 + 10 * i])
         conn.reset() if i % 2 else conn.close()
     server.harmless()
-    belljar.time.sleep(0.3)
+    time.sleep(0.3)
     assert server.fds() <= fds + 5
 
 

@@ -220,7 +220,9 @@ def test_a_full_disk_is_a_failure_not_a_mistake(cli):
 # --- help ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [["--help"], ["help"], ["serve", "--help"], ["config", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], ["-h"], ["help"], ["serve", "--help"], ["config", "-h"]]
+)
 def test_help_lists_every_option(cli, args):
     text = cli(*args)
     for key in cli.values():

@@ -11,28 +11,36 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+/* fail_msg() does not return, but is not declared so. */
+#define FAIL(...)                                                                                  \
+    do {                                                                                           \
+        fail_msg(__VA_ARGS__);                                                                     \
+        abort();                                                                                   \
+    } while (0)
 
 #define CHECK_INT(name, got, want)                                                                 \
     do {                                                                                           \
         long long got_ = (long long)(got), want_ = (long long)(want);                              \
         if (got_ != want_)                                                                         \
-            fail_msg("%s: expected %lld, got %lld", (name), want_, got_);                          \
+            FAIL("%s: expected %lld, got %lld", (name), want_, got_);                              \
     } while (0)
 
 #define CHECK_STR(name, got, want)                                                                 \
     do {                                                                                           \
         const char *got_ = (got), *want_ = (want);                                                 \
         if (!str_eq(got_, want_))                                                                  \
-            fail_msg("%s: expected \"%s\", got \"%s\"", (name), want_, got_ ? got_ : "(null)");    \
+            FAIL("%s: expected \"%s\", got \"%s\"", (name), want_, got_ ? got_ : "(null)");        \
     } while (0)
 
 #define CHECK(name, condition)                                                                     \
     do {                                                                                           \
         if (!(condition))                                                                          \
-            fail_msg("%s: expected %s", (name), #condition);                                       \
+            FAIL("%s: expected %s", (name), #condition);                                           \
     } while (0)
 
 #endif

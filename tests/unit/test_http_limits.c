@@ -79,6 +79,44 @@ static void test_the_head_limits_hold_at_their_edge(void **state)
     CHECK_HAS(eleven, "HTTP/1.1 431");
 }
 
+/* Sends all but the last byte of a body of `len` bytes. */
+static int dial_with_body(struct fixture *f, size_t len)
+{
+    int fd = dial(f);
+    auto_free char *head =
+        xasprintf("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", len);
+    auto_free char *body = xcalloc(1, len);
+    say(f, fd, head);
+    put(f, fd, body, len - 1);
+    turn_for(f, 20);
+    return fd;
+}
+
+static void test_bodies_are_bounded_together(void **state)
+{
+    struct fixture *f = *state;
+    struct http_options options = fixture_options();
+    options.limits.max_body = 300000;
+    options.limits.max_bodies = 400000;
+    fixture_init(f, &options);
+    auto_fd one = dial_with_body(f, 300000); /* its buffer is larger than all may be */
+    auto_fd two = dial_with_body(f, 300000);
+    auto_free char *text = hear_all(f, two);
+    CHECK_HAS(text, "HTTP/1.1 503 Service Unavailable\r\n");
+    assert_int_equal(f->gone, 1);
+    auto_fd small = dial(f);
+    check_alive(f, small);
+
+    auto_buf answer = BUF_INIT(TEXT_MAX);
+    put(f, one, "x", 1);
+    assert_true(hear(f, one, "x", &answer));
+    assert_true(str_has_prefix(buf_str(&answer), "HTTP/1.1 200 OK\r\n"));
+    auto_fd three = dial_with_body(f, 300000); /* room again */
+    put(f, three, "y", 1);
+    buf_clear(&answer);
+    assert_true(hear(f, three, "y", &answer));
+}
+
 /*** Time ***/
 
 static void test_a_slow_head_is_cut(void **state)
@@ -497,6 +535,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_the_head_limits_hold_at_their_edge),
+        TEST(test_bodies_are_bounded_together),
         TEST(test_a_slow_head_is_cut),
         TEST(test_many_slow_heads_are_cut_and_others_served),
         TEST(test_the_head_has_its_time_from_its_first_byte),

@@ -90,6 +90,7 @@ static void test_text_that_is_no_json_is_refused_with_its_place(void **state)
         { "1.", -EBADMSG, "line 1 column 2: invalid token near '1.'" },
         { "'a'", -EBADMSG, "line 1 column 1: invalid token near '''" },
         { "{a:1}", -EBADMSG, "line 1 column 2: string or '}' expected near 'a'" },
+        { "[\x01]", -EBADMSG, "line 1 column 2: invalid token near ' '" },
         { "[1] // x", -EBADMSG, "line 1 column 5: end of file expected near '/'" },
         { "9223372036854775808", -E2BIG, "line 1 column 19: a number is out of range" },
         { "-9223372036854775809", -E2BIG, "line 1 column 20: a number is out of range" },
@@ -246,6 +247,20 @@ static void test_writing_stops_at_the_ceiling_and_leaves_what_was_there(void **s
     }
 }
 
+static void test_writing_refuses_bottomless_values(void **state)
+{
+    (void)state;
+    auto_json *json = json_array();
+    for (int i = 0; i < 5000; i++) {
+        json_t *outer = json_array();
+        json_push(outer, steal_ptr(&json));
+        json = outer;
+    }
+    auto_buf buf = BUF_INIT(BUF_NO_CEILING);
+    assert_int_equal(json_write(&buf, json), -EMSGSIZE);
+    assert_int_equal(buf.len, 0);
+}
+
 static void test_any_bytes_make_a_string_value(void **state)
 {
     (void)state;
@@ -305,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_bombs_are_refused_fast),
         cmocka_unit_test(test_a_real_that_is_whole_stays_a_real),
         cmocka_unit_test(test_writing_stops_at_the_ceiling_and_leaves_what_was_there),
+        cmocka_unit_test(test_writing_refuses_bottomless_values),
         cmocka_unit_test(test_any_bytes_make_a_string_value),
         cmocka_unit_test(test_a_member_is_a_string_or_nothing),
         cmocka_unit_test(test_members_keep_the_order_they_were_put_in),

@@ -163,6 +163,41 @@ static void test_a_close_callback_may_free_a_timer_while_the_loop_finishes(void 
     }
 }
 
+/* Work of another thread whose end frees the owner of a timer. */
+struct job {
+    uv_work_t work;
+    uv_sem_t done;
+    struct owner *owner;
+};
+
+static void job_run(uv_work_t *work)
+{
+    uv_sem_post(&container_of(work, struct job, work)->done);
+}
+
+static void job_over(uv_work_t *work, int status)
+{
+    (void)status;
+    owner_free(container_of(work, struct job, work)->owner);
+}
+
+static void test_a_callback_may_free_a_timer_that_the_loop_is_closing(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct job job;
+    int fired = 0;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_sem_init(&job.done, 0), 0);
+    job.owner = owner_new(&loop, &fired);
+    assert_int_equal(uv_queue_work(&loop, &job.work, job_run, job_over), 0);
+    uv_sem_wait(&job.done);
+    uv_sleep(20); /* for the thread to report back; sooner or later, all must be well */
+    loop_finish(&loop);
+    uv_sem_destroy(&job.done);
+    assert_int_equal(fired, 0);
+}
+
 static void test_the_clock_moves_forward(void **state)
 {
     (void)state;
@@ -181,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_a_later_start_replaces_the_earlier),
         cmocka_unit_test(test_a_timer_may_outlive_its_loop),
         cmocka_unit_test(test_a_close_callback_may_free_a_timer_while_the_loop_finishes),
+        cmocka_unit_test(test_a_callback_may_free_a_timer_that_the_loop_is_closing),
         cmocka_unit_test(test_the_clock_moves_forward),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);

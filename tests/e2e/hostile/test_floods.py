@@ -3,6 +3,7 @@
 Bounds of memory are skipped under sanitizers, whose own memory would be measured.
 """
 
+import random
 import resource
 import socket
 import threading
@@ -20,6 +21,7 @@ from belljar import (
     initialize,
     mirror,
     notification,
+    request,
     stateless,
 )
 
@@ -320,6 +322,53 @@ def test_a_stream_that_nobody_reads_does_not_fill_memory(watched):
         server.modern("tools/call", call_tool("test_trigger_tool_change"))
     for stream in streams:
         stream.reset()
+
+
+def test_every_request_is_answered_once_whatever_is_cancelled(serve):
+    server = serve(Stdio, binary=FIXTURE)
+    server.initialize()
+    chance = random.Random(1)
+    waiting, cancelled = set(), set()
+    for id in range(3000):
+        seconds = chance.choice([0, 0, 0, 0.05, 0.1])
+        server.send(request("tools/call", call_tool("test_slow", {"seconds": seconds}), id))
+        waiting.add(id)
+        if chance.random() < 0.3:
+            gone = chance.choice(sorted(waiting))
+            server.send(notification("notifications/cancelled", {"requestId": gone}))
+            cancelled.add(gone)
+        while len(waiting - cancelled) > 40:
+            reply = server.recv()
+            assert "result" in reply, reply
+            waiting.remove(reply["id"])  # fails on a second answer
+    while waiting - cancelled:
+        waiting.remove(server.recv()["id"])
+    server.quiet(0.2)
+
+
+def test_every_answer_arrives_once_whatever_connection_breaks(serve):
+    server = serve(Http, binary=FIXTURE)
+    session = server.session()
+    chance = random.Random(2)
+    for id in range(40):
+        call = {**call_tool("test_slow", {"seconds": 0.1}), "_meta": {"progressToken": id}}
+        stream = session.open(request("tools/call", call, id))
+        last, steps, results = None, [], 0
+        while not results:
+            for _ in range(chance.randrange(1, 4)):
+                event = stream.event()
+                last = event.id or last
+                message = event.json() if event.data else {}
+                if "params" in message:
+                    steps.append(message["params"]["progress"])
+                elif "result" in message:
+                    assert message["id"] == id
+                    results += 1
+                    break
+            stream.reset() if chance.random() < 0.5 else stream.close()
+            if not results:
+                stream = session.open_get({"Last-Event-ID": last})
+        assert steps == [0, 1, 2], f"call {id}"
 
 
 def test_random_noise_from_many_sides_at_once(watched):

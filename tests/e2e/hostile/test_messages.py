@@ -347,13 +347,13 @@ def session(http_victim):
     return http_victim.session()
 
 
-@pytest.mark.parametrize(("payload", "right"), CASES.values(), ids=CASES)
+# Such a version cannot be sent in a header, and over HTTP must be.
+HTTP_CASES = {name: case for name, case in CASES.items() if name != "envelope: version with NUL"}
+
+
+@pytest.mark.parametrize(("payload", "right"), HTTP_CASES.values(), ids=HTTP_CASES)
 def test_over_http(victim, session, payload, right):
     payload = make(payload)
-    if isinstance(payload, dict) and "\0" in str(
-        payload["params"]["_meta"].get(META + "protocolVersion")
-    ):
-        pytest.skip("such a version cannot be sent in a header")
     # A stateless message needs no session, and its headers must agree.
     answer = (victim if isinstance(payload, dict) else session).post(payload)
     if answer.status == 202:
