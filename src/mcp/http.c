@@ -93,7 +93,7 @@ static void on_gone_before_body(void *data)
     post_free(data);
 }
 
-static struct stream *post_stream(const struct post *post, struct session *session,
+static struct stream *post_stream(const struct post *post, struct http_session *session,
                                   struct http_request *req)
 {
     struct stream *stream = stream_new(post->http, session, req);
@@ -122,7 +122,7 @@ static void serve_handshake(const struct post *post, struct http_request *req,
         refusef(req, 400, NULL, MCP_INVALID_REQUEST, "initialize must be a request");
         return;
     }
-    struct session *session = session_new(post->http, post->subject);
+    struct http_session *session = http_session_new(post->http, post->subject);
     if (!session) {
         refusef(req, 503, message->id, MCP_INTERNAL_ERROR,
                 "too many sessions (see http_max_sessions); try again later");
@@ -136,12 +136,12 @@ static void serve_handshake(const struct post *post, struct http_request *req,
     dispatch_request(&request); /* answers at once */
     stream_let_go(stream);
     if (!session->peer.initialized)
-        session_end(session);
+        http_session_end(session);
 }
 
 /* The session of a request, or NULL when it has been refused. */
-static struct session *require_session(struct mcp_http *http, struct http_request *req,
-                                       const char *subject, json_t *message_id)
+static struct http_session *require_session(struct mcp_http *http, struct http_request *req,
+                                            const char *subject, json_t *message_id)
 {
     const char *id = http_request_header(req, "Mcp-Session-Id");
     const char *version = http_request_header(req, "MCP-Protocol-Version");
@@ -151,7 +151,7 @@ static struct session *require_session(struct mcp_http *http, struct http_reques
                 "Mcp-Session-Id: required; begin with initialize");
         return NULL;
     }
-    struct session *session = session_find(http, id, subject);
+    struct http_session *session = http_session_find(http, id, subject);
     if (!session) {
         refusef(req, 404, message_id, MCP_INVALID_REQUEST,
                 "no such session; begin again with initialize");
@@ -168,7 +168,7 @@ static struct session *require_session(struct mcp_http *http, struct http_reques
 static void serve_in_session(const struct post *post, struct http_request *req,
                              const struct rpc_message *message)
 {
-    struct session *session = require_session(post->http, req, post->subject, message->id);
+    struct http_session *session = require_session(post->http, req, post->subject, message->id);
     if (!session)
         return;
     if (message->kind == RPC_REQUEST) {
@@ -208,7 +208,7 @@ static void serve_batch(const struct post *post, struct http_request *req, json_
                 "a batch must not be empty, and exists only in revision 2025-03-26");
         return;
     }
-    struct session *session = require_session(post->http, req, post->subject, NULL);
+    struct http_session *session = require_session(post->http, req, post->subject, NULL);
     if (!session)
         return;
     struct stream *stream = post_stream(post, session, req);
@@ -359,7 +359,7 @@ static bool parse_event_id(const char *text, uint64_t *ret_stream, uint64_t *ret
 }
 
 /* The stream, if it has more to say. One that has sent no event yet cannot be known by its id. */
-static struct stream *find_stream(struct session *session, uint64_t id)
+static struct stream *find_stream(struct http_session *session, uint64_t id)
 {
     list_each (struct stream, stream, &session->http->streams, link) {
         bool open = stream->state == STREAM_EVENTS || stream->standing;
@@ -369,7 +369,7 @@ static struct stream *find_stream(struct session *session, uint64_t id)
     return NULL;
 }
 
-static void serve_resume(struct session *session, struct http_request *req, const char *last)
+static void serve_resume(struct http_session *session, struct http_request *req, const char *last)
 {
     uint64_t id, number;
     if (!parse_event_id(last, &id, &number) || id >= session->next_stream) {
@@ -389,7 +389,7 @@ static void serve_get(struct mcp_http *http, struct http_request *req, const cha
         refusef(req, 406, NULL, MCP_INVALID_REQUEST, "Accept: must allow text/event-stream");
         return;
     }
-    struct session *session = require_session(http, req, subject, NULL);
+    struct http_session *session = require_session(http, req, subject, NULL);
     if (!session)
         return;
     const char *last = http_request_header(req, "Last-Event-ID");
@@ -403,10 +403,10 @@ static void serve_get(struct mcp_http *http, struct http_request *req, const cha
 
 static void serve_delete(struct mcp_http *http, struct http_request *req, const char *subject)
 {
-    struct session *session = require_session(http, req, subject, NULL);
+    struct http_session *session = require_session(http, req, subject, NULL);
     if (!session)
         return;
-    session_end(session);
+    http_session_end(session);
     http_respond(req, 204, NULL, NULL, 0);
 }
 
@@ -419,7 +419,7 @@ struct mcp_http *mcp_http_start(struct mcp_server *server, const struct mcp_http
     http->options = *options;
     list_init(&http->sessions);
     list_init(&http->streams);
-    http->sweep = timer_new(server->loop, session_sweep, http);
+    http->sweep = timer_new(server->loop, http_session_sweep, http);
     timer_repeat(http->sweep, options->session_timeout_ms / SWEEPS_PER_TIMEOUT + 1);
     return http;
 }
@@ -456,7 +456,7 @@ void mcp_http_free(struct mcp_http *http)
     if (!http)
         return;
     while (!list_empty(&http->sessions))
-        session_end(list_first(struct session, &http->sessions, link));
+        http_session_end(list_first(struct http_session, &http->sessions, link));
     while (!list_empty(&http->streams)) {
         struct stream *stream = list_first(struct stream, &http->streams, link);
         outlet_ref(&stream->outlet);

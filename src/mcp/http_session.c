@@ -7,7 +7,7 @@
 
 /*** Events kept for resumption ***/
 
-static void event_drop(struct session *session, struct event *event)
+static void event_drop(struct http_session *session, struct event *event)
 {
     list_remove(&event->link);
     session->n_events--;
@@ -15,8 +15,8 @@ static void event_drop(struct session *session, struct event *event)
     free(event);
 }
 
-void session_keep(struct session *session, uint64_t stream, uint64_t number, const char *text,
-                  size_t len)
+void http_session_keep(struct http_session *session, uint64_t stream, uint64_t number,
+                       const char *text, size_t len)
 {
     const struct mcp_http_options *options = &session->http->options;
     if (len > options->event_buffer_bytes || options->event_buffer_count == 0)
@@ -36,7 +36,7 @@ void session_keep(struct session *session, uint64_t stream, uint64_t number, con
 
 /*** Life ***/
 
-static bool session_is_idle(const struct session *session)
+static bool http_session_is_idle(const struct http_session *session)
 {
     return list_empty(&session->peer.calls) && !session->standing->req;
 }
@@ -44,27 +44,27 @@ static bool session_is_idle(const struct session *session)
 /* Ends the session that has been idle longest; false when all are busy. */
 static bool make_room(struct mcp_http *http)
 {
-    list_each (struct session, session, &http->sessions, link) {
-        if (session_is_idle(session)) {
-            session_end(session);
+    list_each (struct http_session, session, &http->sessions, link) {
+        if (http_session_is_idle(session)) {
+            http_session_end(session);
             return true;
         }
     }
     return false;
 }
 
-static void session_touch(struct session *session)
+static void http_session_touch(struct http_session *session)
 {
     list_remove(&session->link);
     list_add_tail(&session->http->sessions, &session->link);
     session->last_used_ms = clock_ms();
 }
 
-struct session *session_new(struct mcp_http *http, const char *subject)
+struct http_session *http_session_new(struct mcp_http *http, const char *subject)
 {
     if (http->n_sessions >= http->options.max_sessions && !make_room(http))
         return NULL;
-    struct session *session = xcalloc(1, sizeof(*session));
+    struct http_session *session = xcalloc(1, sizeof(*session));
     session->http = http;
     random_id(session->id);
     session->subject = subject ? xstrdup(subject) : NULL;
@@ -75,11 +75,11 @@ struct session *session_new(struct mcp_http *http, const char *subject)
     session->peer.standing = &session->standing->outlet;
     http->n_sessions++;
     http->server->stats.sessions_open++;
-    session_touch(session);
+    http_session_touch(session);
     return session;
 }
 
-void session_end(struct session *session)
+void http_session_end(struct http_session *session)
 {
     struct mcp_http *http = session->http;
     list_remove(&session->link);
@@ -96,26 +96,26 @@ void session_end(struct session *session)
     free(session);
 }
 
-struct session *session_find(struct mcp_http *http, const char *id, const char *subject)
+struct http_session *http_session_find(struct mcp_http *http, const char *id, const char *subject)
 {
-    list_each (struct session, session, &http->sessions, link) {
+    list_each (struct http_session, session, &http->sessions, link) {
         bool own = subject ? str_eq(session->subject, subject) : !session->subject;
         if (own && secret_eq(session->id, id)) {
-            session_touch(session);
+            http_session_touch(session);
             return session;
         }
     }
     return NULL;
 }
 
-void session_sweep(void *data)
+void http_session_sweep(void *data)
 {
     struct mcp_http *http = data;
     uint64_t now = clock_ms();
-    list_each (struct session, session, &http->sessions, link) {
+    list_each (struct http_session, session, &http->sessions, link) {
         if (now - session->last_used_ms < http->options.session_timeout_ms)
             return; /* the rest has been used later */
-        if (session_is_idle(session))
-            session_end(session);
+        if (http_session_is_idle(session))
+            http_session_end(session);
     }
 }

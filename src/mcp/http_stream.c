@@ -111,7 +111,7 @@ static void stream_push(struct stream *stream, const char *text, size_t len)
 {
     uint64_t number = stream->session ? stream->next_number++ : 0;
     if (number)
-        session_keep(stream->session, stream->id, number, text, len);
+        http_session_keep(stream->session, stream->id, number, text, len);
     if (stream->req)
         write_event(stream->req, stream->id, number, text, len);
 }
@@ -223,7 +223,7 @@ static void stream_attach(struct stream *stream, struct http_request *req)
     http_request_on_gone(req, on_gone, stream);
 }
 
-static struct stream *stream_make(struct mcp_http *http, struct session *session)
+static struct stream *stream_make(struct mcp_http *http, struct http_session *session)
 {
     struct stream *stream = xcalloc(1, sizeof(*stream));
     stream->outlet = (struct outlet){ .ops = &stream_ops, .refs = 1 };
@@ -239,14 +239,15 @@ static struct stream *stream_make(struct mcp_http *http, struct session *session
     return stream;
 }
 
-struct stream *stream_new(struct mcp_http *http, struct session *session, struct http_request *req)
+struct stream *stream_new(struct mcp_http *http, struct http_session *session,
+                          struct http_request *req)
 {
     struct stream *stream = stream_make(http, session);
     stream_attach(stream, req);
     return stream;
 }
 
-struct stream *stream_new_standing(struct session *session)
+struct stream *stream_new_standing(struct http_session *session)
 {
     struct stream *stream = stream_make(session->http, session);
     stream->standing = true;
@@ -254,7 +255,7 @@ struct stream *stream_new_standing(struct session *session)
     return stream;
 }
 
-static void write_kept(struct session *session, struct http_request *req, uint64_t id,
+static void write_kept(struct http_session *session, struct http_request *req, uint64_t id,
                        uint64_t after)
 {
     list_each (struct event, event, &session->events, link) {
@@ -273,7 +274,7 @@ void stream_resume(struct stream *stream, struct http_request *req, uint64_t aft
     write_kept(stream->session, req, stream->id, after);
 }
 
-void stream_replay(struct session *session, struct http_request *req, uint64_t stream,
+void stream_replay(struct http_session *session, struct http_request *req, uint64_t stream,
                    uint64_t after)
 {
     start_events(req, NULL);

@@ -21,7 +21,7 @@
 struct mcp_http {
     struct mcp_server *server;
     struct mcp_http_options options;
-    struct list sessions; /* struct session, the longest unused first */
+    struct list sessions; /* struct http_session, the longest unused first */
     size_t n_sessions;
     struct list streams; /* every stream that lives */
     struct timer *sweep; /* ends idle sessions */
@@ -37,7 +37,7 @@ struct event {
     char text[];
 };
 
-struct session {
+struct http_session {
     struct mcp_http *http;
     struct list link; /* http->sessions */
     char id[32];
@@ -51,15 +51,15 @@ struct session {
 };
 
 /* NULL when there are too many and none is idle. */
-struct session *session_new(struct mcp_http *http, const char *subject);
+struct http_session *http_session_new(struct mcp_http *http, const char *subject);
 /* Ends its streams, cancels its calls, forgets it. */
-void session_end(struct session *session);
+void http_session_end(struct http_session *session);
 /* The session with this id, if it belongs to `subject`. Counts as use. */
-struct session *session_find(struct mcp_http *http, const char *id, const char *subject);
+struct http_session *http_session_find(struct mcp_http *http, const char *id, const char *subject);
 /* Keeps an event within the bounds of the buffer; the oldest go first. */
-void session_keep(struct session *session, uint64_t stream, uint64_t number, const char *text,
-                  size_t len);
-void session_sweep(void *http);
+void http_session_keep(struct http_session *session, uint64_t stream, uint64_t number,
+                       const char *text, size_t len);
+void http_session_sweep(void *http);
 
 /*** Streams (http_stream.c) ***/
 
@@ -68,8 +68,8 @@ enum stream_state { STREAM_WAITING, STREAM_EVENTS, STREAM_ENDED };
 struct stream {
     struct outlet outlet;
     struct mcp_http *http;
-    struct list link;        /* http->streams */
-    struct session *session; /* NULL in the stateless era, or when the session has ended */
+    struct list link;             /* http->streams */
+    struct http_session *session; /* NULL in the stateless era, or when the session has ended */
     uint64_t id, next_number;
     struct http_request *req; /* NULL: no connection at the moment */
     enum stream_state state;
@@ -83,9 +83,10 @@ struct stream {
 
 /* For one POST; session NULL in the stateless era. Watches req for the client going away. The
  * caller holds the first reference. */
-struct stream *stream_new(struct mcp_http *http, struct session *session, struct http_request *req);
+struct stream *stream_new(struct mcp_http *http, struct http_session *session,
+                          struct http_request *req);
 /* The standing stream of a session, without a connection yet. */
-struct stream *stream_new_standing(struct session *session);
+struct stream *stream_new_standing(struct http_session *session);
 
 /* Nothing has been said yet and the caller returns to the loop: keep the connection alive. */
 void stream_wait(struct stream *stream);
@@ -93,7 +94,7 @@ void stream_wait(struct stream *stream);
 /* Gives a stream without connection a new one, after the events that the client has missed. */
 void stream_resume(struct stream *stream, struct http_request *req, uint64_t after);
 /* Only the kept events of a stream that is over. */
-void stream_replay(struct session *session, struct http_request *req, uint64_t stream,
+void stream_replay(struct http_session *session, struct http_request *req, uint64_t stream,
                    uint64_t after);
 
 /* Ends the connection, if any, and lets go of the session. */
