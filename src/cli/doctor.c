@@ -151,15 +151,14 @@ static void tell(const struct examination *exam, struct buf *text)
             (void)buf_printf(text, "%-27s to mend it: %s\n", "", check->remedy);
     }
     (void)buf_add_str(text, "\nenforced for each sandbox:");
-    for (unsigned bit = 0; bit < 32; bit++) {
+    for (unsigned bit = 0; bit < ENGINE_LAYERS; bit++) {
         if (exam->layers & (1u << bit))
             (void)buf_printf(text, " %s", engine_layer_name((enum engine_layer)(1u << bit)));
     }
     (void)buf_add_str(text, exam->layers ? "\nnot enforced:" : " nothing\nnot enforced:");
-    for (unsigned bit = 0; bit < 32; bit++) {
-        const char *name = engine_layer_name((enum engine_layer)(1u << bit));
-        if (name && !(exam->layers & (1u << bit)))
-            (void)buf_printf(text, " %s", name);
+    for (unsigned bit = 0; bit < ENGINE_LAYERS; bit++) {
+        if (!(exam->layers & (1u << bit)))
+            (void)buf_printf(text, " %s", engine_layer_name((enum engine_layer)(1u << bit)));
     }
     (void)buf_add_str(text, "\n");
 }
@@ -176,10 +175,9 @@ static void tell_json(const struct examination *exam, struct buf *text)
         json_put(row, "remedy", json_text_value(check->remedy, strlen(check->remedy)));
         json_push(checks, row);
     }
-    for (unsigned bit = 0; bit < 32; bit++) {
+    for (unsigned bit = 0; bit < ENGINE_LAYERS; bit++) {
         const char *name = engine_layer_name((enum engine_layer)(1u << bit));
-        if (name)
-            json_put(layers, name, json_boolean(exam->layers & (1u << bit)));
+        json_put(layers, name, json_boolean(exam->layers & (1u << bit)));
     }
     auto_json *all = json_object();
     json_put(all, "works", json_boolean(exam->works));

@@ -57,6 +57,7 @@ enum engine_layer {
     LAYER_CPU_LIMIT = 1 << 11,
     LAYER_LANDLOCK = 1 << 12,
 };
+enum { ENGINE_LAYERS = 13 }; /* how many there are: 1 << 0 to 1 << 12 */
 
 struct engine_options {
     const char *state_dir; /* what must be found again after a crash; exists */

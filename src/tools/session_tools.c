@@ -184,10 +184,10 @@ struct info_call {
     unsigned layers;
 };
 
-static size_t layer_names(unsigned layers, const char *names[static 32])
+static size_t layer_names(unsigned layers, const char *names[static ENGINE_LAYERS])
 {
     size_t count = 0;
-    for (unsigned bit = 0; bit < 32; bit++) {
+    for (unsigned bit = 0; bit < ENGINE_LAYERS; bit++) {
         if (layers & (1u << bit))
             names[count++] = engine_layer_name((enum engine_layer)(1u << bit));
     }
@@ -197,7 +197,7 @@ static size_t layer_names(unsigned layers, const char *names[static 32])
 static void on_info(const struct session_info *info, void *data)
 {
     struct info_call *asked = data;
-    const char *names[32];
+    const char *names[ENGINE_LAYERS];
     const struct sandbox_limits *limits = &info->limits;
     const struct sandbox_usage *usage = &info->usage;
     const struct info_result result = {
