@@ -136,8 +136,6 @@ static const struct syscall_rule files[] = {
     CALL(flock),
     CALL(fsync),
     CALL(fdatasync),
-    CALL(sync),
-    CALL(syncfs),
     CALL(sync_file_range),
     CALL(truncate),
     CALL(ftruncate),
@@ -328,9 +326,9 @@ const size_t n_syscall_groups = ARRAY_SIZE(syscall_groups);
 /*
  * Left out on purpose: mount and its family, pivot_root, chroot, setns, unshare (other views of the
  * host); ptrace, process_vm_*, kcmp, pidfd_getfd, process_madvise (other processes); bpf,
- * perf_event_open, io_uring_*, io_submit and its family, userfaultfd, vmsplice, fanotify_*, landlock_*, seccomp (large or
- * young kernel code); keyctl and its family (not namespaced); open_by_handle_at and
- * name_to_handle_at (around the mounts); modules, kexec, reboot, swap, quota, accounting, syslog,
- * clocks, host names, iopl, ioperm, modify_ldt (the machine itself); move_pages, mbind and their
- * family (placement on nodes).
+ * perf_event_open, io_uring_*, io_submit and its family, userfaultfd, vmsplice, fanotify_*,
+ * landlock_*, seccomp (large or young kernel code); keyctl and its family (not namespaced);
+ * open_by_handle_at and name_to_handle_at (around the mounts); modules, kexec, reboot, swap, quota,
+ * accounting, syslog, clocks, host names, sync and syncfs (the host's disks), iopl, ioperm,
+ * modify_ldt (the machine itself); mbind, move_pages and their family (placement on nodes).
  */
