@@ -5,8 +5,9 @@
  *
  *   1. link_new()            takes the socket; on_ready when the agent has said hello
  *   2. link_run()            one run at a time; output as it comes, then its end
- *   3. link_file_…()         work on files below /workspace, any time, also beside a run
- *   4. link_free()           ends what is open, closes; no callback afterwards
+ *   3. link_kernel_…()       one process that stays between runs, spoken to in messages
+ *   4. link_file_…()         work on files below /workspace, any time, also beside a run
+ *   5. link_free()           ends what is open, closes; no callback afterwards
  *
  * A stream that breaks the protocol is closed: on_broken is called once, everything open ends with
  * an error first. All callbacks come from the loop.
@@ -26,7 +27,8 @@ struct link_events {
 };
 /* Takes `fd`. */
 struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
-/* Ends what is open first: runs with exit NULL, file work with ECANCELED. NULL is fine. */
+/* Ends what is open first: runs and the kernel with exit NULL, file work with ECANCELED. NULL is
+ * fine. */
 void link_free(struct link *link);
 
 /* --- runs ------------------------------------------------------------------------------------- */
@@ -70,6 +72,71 @@ int link_run(struct link *link, const struct link_run_spec *spec,
              const struct link_run_events *events, void *data, struct err *err);
 void link_interrupt(struct link *link); /* SIGINT to the run; nothing without one */
 void link_kill(struct link *link);      /* SIGKILL to everything the run started */
+
+/* --- the kernel ------------------------------------------------------------------------------- */
+
+/*
+ * A program that keeps a language's state: one at a time, beside runs, which leave it and what it has
+ * started alone. It is started like a run, with /dev/null as input and a stream socket as descriptor
+ * 3. Over that go messages in both directions: u32 length, little endian, then as many bytes of JSON,
+ * which neither agent nor link looks at.
+ *
+ *   1. link_kernel_start()
+ *   2. link_kernel_cell()       from here on output counts anew, within these limits
+ *   3. link_kernel_send()       what to do; output and messages come as callbacks
+ *   4. link_kernel_cell_end()   when a message says that it is done: the rest of the output, then
+ *                               on_cell_end. 2 to 4 are repeated
+ *   5. link_kernel_kill(), or it ends by itself: on_exit
+ *
+ * What it wrote before a message comes before that message. What it writes outside of cells, its
+ * start included, is kept as far as the last tail_bytes reach and comes first in the next cell, or
+ * before on_exit; a gap before it says how much is missing. Beyond the last flood_bytes nothing is
+ * read outside of cells, and the writer waits.
+ */
+#define LINK_KERNEL_PATH "/run/belljar/kernel.py"
+enum {
+    LINK_KERNEL_SOURCE_MAX = 1024 * 1024,
+    LINK_KERNEL_MESSAGE_MAX = 32 * 1024 * 1024,
+};
+
+struct link_kernel_spec {
+    const char *const *argv; /* as for a run; argv[0] is searched in the sandbox's PATH */
+    const char *const *env;  /* as for a run */
+    const char *cwd;         /* "" : /workspace */
+    const char *source;      /* written to LINK_KERNEL_PATH, there until the kernel ends; NULL: none */
+    size_t source_len;
+};
+
+struct link_kernel_events {
+    /* One whole message, with a NUL behind it; valid during the call, link_free() included. */
+    void (*on_message)(const char *json, size_t len, void *data);
+    void (*on_output)(enum link_stream stream, const char *bytes, size_t len, void *data);
+    void (*on_gap)(enum link_stream stream, uint64_t bytes, void *data);
+    /* Once, last. The bytes are those since the last end of a cell, the times those of its whole
+     * life. `failure` also tells when it was killed for breaking the rules of messages: one that is
+     * empty or longer than LINK_KERNEL_MESSAGE_MAX. exit NULL: the stream to the agent broke. */
+    void (*on_exit)(const struct link_exit *exit, void *data);
+};
+
+/* -EBUSY while there is one. Copies what it needs. Once it has returned 0 there is a kernel until
+ * on_exit, which also tells when it could not be started. */
+int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
+                      const struct link_kernel_events *events, void *data, struct err *err);
+/* Copies. -ENOENT without a kernel, -EMSGSIZE, -ENOBUFS when it does not read what it was sent. */
+int link_kernel_send(struct link *link, const char *json, size_t len, struct err *err);
+/* Begins a cell; head, tail and flood as for a run, of which the last kills the kernel. -ENOENT, or
+ * -EBUSY before on_cell_end of the last. */
+int link_kernel_cell(struct link *link, uint64_t head_bytes, uint64_t tail_bytes,
+                     uint64_t flood_bytes, struct err *err);
+/* All that was written until now comes, then on_cell_end: code 0, bytes since the end of the last
+ * cell, times since the beginning of this one. When the kernel ends first there is on_exit only.
+ * -ENOENT without a kernel, -EINVAL without a cell, or asked twice. */
+typedef void link_cell_fn(const struct link_exit *totals, void *data);
+int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *data, struct err *err);
+void link_kernel_interrupt(struct link *link); /* SIGINT to the kernel's process alone */
+void link_kernel_kill(struct link *link);      /* SIGKILL to it and what it has started */
+/* Between link_kernel_start() and on_exit. */
+bool link_kernel_alive(const struct link *link);
 
 /* --- files ------------------------------------------------------------------------------------ */
 
