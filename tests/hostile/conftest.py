@@ -1,0 +1,70 @@
+"""Servers that are attacked, as root and as an ordinary user, with the canaries around them.
+
+BELLJAR_FULL=1 runs the large numbers."""
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import belljar  # noqa: E402
+import host  # noqa: E402
+import pytest  # noqa: E402
+import sandboxes  # noqa: E402
+from arena import Arena  # noqa: E402
+
+host.become_subreaper()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(120 * belljar.PATIENCE))
+
+
+def pytest_report_header():
+    return f"hostile: {'full' if os.environ.get('BELLJAR_FULL') else 'quick'} numbers"
+
+
+@pytest.fixture(scope="session", params=["root", "user"])
+def mode(request):
+    """Who runs the server."""
+    if request.param == "root" and os.geteuid() != 0:
+        pytest.skip("only root can run the server as root")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def user(mode):
+    if mode == "root" or os.geteuid() != 0:
+        return None
+    return sandboxes.ordinary_user()
+
+
+@pytest.fixture(scope="session")
+def arena(user):
+    """One server among canaries, shared by the attacks of a mode."""
+    belljar.need(belljar.BIN)
+    with Arena(user) as made:
+        yield made
+
+
+@pytest.fixture
+def jar(user):
+    """A server of the test's own."""
+    belljar.need(belljar.BIN)
+    with sandboxes.Jar(user=user) as made:
+        yield made
+
+
+@pytest.fixture
+def place():
+    """A directory that every user can enter (pytest's own ones are root's alone)."""
+    made = pathlib.Path(tempfile.mkdtemp(prefix="belljar-place-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)

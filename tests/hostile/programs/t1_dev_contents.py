@@ -1,0 +1,54 @@
+# threat: T1
+# tries: find devices beyond the documented ones
+nodes = {"null", "zero", "full", "random", "urandom", "tty"}
+links = {"fd", "stdin", "stdout", "stderr", "ptmx"}
+others = {"shm", "pts"}
+have = set(os.listdir("/dev"))
+print(sorted(have))
+for extra in have - nodes - links - others:
+    breach("unexpected in /dev:", extra)
+for top, dirs, files in os.walk("/", onerror=None):
+    if top.startswith(("/proc", "/usr")):
+        dirs[:] = []
+        continue
+    for name in files:
+        path = os.path.join(top, name)
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            continue
+        import stat
+
+        if stat.S_ISBLK(mode) or (
+            stat.S_ISCHR(mode) and path not in {f"/dev/{n}" for n in nodes} | {"/dev/pts/ptmx"}
+        ):
+            breach("a device:", path)
+for name in (
+    "mem",
+    "kmem",
+    "port",
+    "kmsg",
+    "sda",
+    "vda",
+    "nvme0n1",
+    "fuse",
+    "kvm",
+    "net/tun",
+    "loop-control",
+    "mapper/control",
+    "vhost-vsock",
+    "vsock",
+    "uinput",
+    "hpet",
+    "cpu/0/msr",
+    "dri/card0",
+    "snapshot",
+    "userfaultfd",
+    "console",
+    "tty0",
+    "mqueue",
+    "hugepages",
+):
+    if os.path.exists(f"/dev/{name}"):
+        breach("there is /dev/" + name)
+print("END")

@@ -1,0 +1,19 @@
+# threat: T1
+# tries: take leases and locks on host files, and watch what the host does with them
+import fcntl
+
+for path in ("/usr/bin/env", "/usr/bin", "/etc/ld.so.cache"):
+    fd = os.open(path, os.O_RDONLY)
+    for kind in (0, 1):
+        try:
+            fcntl.fcntl(fd, 1024, kind)  # F_SETLEASE
+            breach("a lease on", path)
+        except OSError as error:
+            print("lease", path, error.strerror)
+    try:
+        fcntl.fcntl(fd, 1026, 0x1F)  # F_NOTIFY
+        print("notify", path)
+    except OSError as error:
+        print("notify", path, error.strerror)
+refused("fanotify_init", 0, 0)
+print("END")

@@ -1,0 +1,5 @@
+# threat: T5
+# tries: output without end
+# outcome: output_limit
+# end: no
+yes

@@ -1,0 +1,153 @@
+"""Limits: what a bomb ends as, what it leaves, and whether others notice.
+
+The programs are those of threat T5, and those of T4 that try to outlive their end. Here each runs
+beside another session, which must go on answering."""
+
+import threading
+import time
+
+import host
+import pytest
+import sandboxes
+from attacks import ATTACKS
+from belljar import PATIENCE
+
+BOMBS = [attack for attack in ATTACKS if attack.threat == "T5"] + [
+    attack for attack in ATTACKS if attack.name == "t4_fork_race.sh"
+]
+ANSWER = 2.0  # seconds for `echo ok` in another session
+GONE = 3.0
+
+
+@pytest.fixture(scope="module")
+def jar(user):
+    with sandboxes.Jar(user=user) as made:
+        made.calm = made.tool("start_session")["session_id"]
+        yield made
+
+
+class Watch(threading.Thread):
+    """Another session, asked again and again."""
+
+    def __init__(self, jar):
+        super().__init__(daemon=True)
+        self.jar, self.times, self.pings, self.failure = jar, [], [], None
+        self.stop = threading.Event()
+        self.start()
+
+    def run(self):
+        try:
+            while not self.stop.wait(0.1):
+                ping = self.jar.submit("ping")
+                ping.result(20)
+                self.pings.append(ping.took)
+                waiting = self.jar.begin("echo ok", session=self.jar.calm)
+                run = waiting.run(20)
+                assert run.stdout == "ok\n", run
+                self.times.append(waiting.took)
+        except BaseException as failure:
+            self.failure = failure
+
+    def finish(self):
+        self.stop.set()
+        self.join(30)
+        if self.failure:
+            raise self.failure
+        assert self.times, "nobody was asked meanwhile"
+        slowest = sorted(self.times)[int(len(self.times) * 0.95)]
+        assert slowest < ANSWER * PATIENCE, f"another session waited {slowest:.2f} s"
+        assert max(self.pings) < 1.0 * PATIENCE, f"a ping took {max(self.pings):.2f} s"
+
+
+@pytest.mark.parametrize("attack", BOMBS, ids=lambda attack: attack.name)
+def test_a_bomb_ends_at_its_limit_and_others_do_not_notice(jar, attack):
+    if missing := [layer for layer in attack.needs if layer not in jar.enforced()]:
+        pytest.skip(f"this host does not enforce {', '.join(missing)} for this user")
+    words = {"FILES": "", "PIDS": "0"}
+    language, text = attack.code(words)
+    session = jar.tool("start_session")["session_id"]
+    memory = host.free_memory()
+    watch = Watch(jar)
+    try:
+        run = jar.begin(text, language, session, timeout=attack.timeout).run(attack.timeout + 10)
+    finally:
+        watch.finish()
+    left = host.wait_gone(lambda: others(jar), GONE * PATIENCE)
+    assert not left, f"left {GONE} s after the answer: {left}"
+    assert run.outcome in attack.outcomes, run
+    assert "BREACH" not in run.stdout + run.stderr, run
+    if run.outcome == "timeout":
+        late = run.took - attack.timeout
+        assert late < 1.0 * PATIENCE, f"the answer came {late:.2f} s after the limit"
+    again = jar.execute("echo alive", session=session, timeout=10)
+    assert again.stdout == "alive\n" or again.error, f"the session does not answer clearly: {again}"
+    close_if_open(jar, session)
+    freed = host.wait_for(lambda: host.free_memory() > memory - (100 << 20), 5)
+    assert freed, f"{(memory - host.free_memory()) >> 20} MiB did not come back"
+
+
+def others(jar):
+    """Guests that are not the calm session's (which may be answering just now)."""
+    return [
+        task
+        for task in host.guests(jar.pid)
+        if "echo ok" not in task.command and "/run/belljar/code" not in task.command
+    ]
+
+
+def close_if_open(jar, session):
+    try:
+        jar.close_session(session)
+    except sandboxes.ToolError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "ending", ["sleep 60", "trap '' INT; while :; do :; done", "kill -STOP $$"]
+)
+def test_a_timeout_returns_what_there_is_in_time(jar, ending):
+    run = jar.execute(f"echo before; echo wrong >&2; {ending}", timeout=1)
+    assert run.outcome == "timeout", run
+    assert (run.stdout, run.stderr) == ("before\n", "wrong\n"), run
+    assert 1 <= run.took < 2 * PATIENCE, run.took
+    close_if_open(jar, run.session)
+
+
+def test_timeouts_keep_their_limit_under_load(jar):
+    """Twenty at once, of every stubborn kind."""
+    endings = [
+        "sleep 60",
+        "trap '' INT TERM; while :; do sleep 1; done",
+        "kill -STOP $$",
+        "sleep 60 & wait",
+    ]
+    began = time.monotonic()
+    waiting = [jar.begin(f"echo {i}; {endings[i % 4]}", timeout=1.5) for i in range(20)]
+    runs = [one.run(20) for one in waiting]
+    for i, run in enumerate(runs):
+        assert run.outcome == "timeout" and run.stdout == f"{i}\n", run
+        assert run.duration < 2.5 * PATIENCE, run
+        close_if_open(jar, run.session)
+    assert time.monotonic() - began < 6 * PATIENCE
+    assert not host.wait_gone(lambda: others(jar), GONE * PATIENCE)
+
+
+def test_cpu_is_limited(jar):
+    if "cpu_limit" not in jar.enforced():
+        pytest.skip("this host does not enforce cpu_limit for this user")
+    code = "for i in 1 2 3 4; do (while :; do :; done) & done; wait"
+    run = jar.execute(code, timeout=2)
+    used = jar.info(run.session)["usage"]["cpu_seconds"]
+    close_if_open(jar, run.session)
+    assert used < 1.35 * run.duration, f"{used:.2f} s of processor time in {run.duration:.2f} s"
+
+
+def test_a_flood_does_not_grow_the_server(jar):
+    jar.execute("echo warm")
+    before = jar.rss()
+    jar.forget_peak()
+    run = jar.execute("yes")
+    assert run.outcome == "output_limit" and run.truncated, run
+    assert jar.peak() - before < 64 << 20, (jar.peak() - before) >> 20
+    assert len(str(run.result)) < 4 << 20
+    close_if_open(jar, run.session)

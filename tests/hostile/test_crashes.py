@@ -1,0 +1,475 @@
+"""What is left when a server dies, when many sandboxes come and go, and when the host refuses."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import belljar
+import host
+import pytest
+import sandboxes
+from belljar import PATIENCE
+from sandboxes import Jar, ToolError
+
+FULL = bool(os.environ.get("BELLJAR_FULL"))
+KILLS = int(os.environ.get("BELLJAR_KILLS", 500 if FULL else 16))  # in each mode
+IN_SEQUENCE = int(os.environ.get("BELLJAR_IN_SEQUENCE", 1000 if FULL else 150))
+AT_ONCE = int(os.environ.get("BELLJAR_AT_ONCE", 200 if FULL else 50))
+LEFT_AFTER = 5  # seconds
+
+BUSY = [
+    "sleep 1000",
+    "for i in $(seq 1 20); do setsid sleep 1000 & done; wait",
+    "trap '' INT TERM HUP; while :; do :; done",
+    "yes >/dev/null",
+    "yes",
+    "kill -STOP $$",
+    "while :; do (true); done",
+    "head -c 50M /dev/zero >/workspace/x; sleep 1000",
+]
+
+
+# --- kill -9 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(3600)
+def test_kill_9_at_any_moment_leaves_nothing(user, mode):
+    """Of creation, execution, file work or clean-up."""
+    belljar.need(belljar.BIN)
+    chance = random.Random(20)
+    for number in range(KILLS):
+        state = sandboxes.make_state(user)
+        traces = host.Traces()
+        try:
+            jar = start_quietly(user, state)
+            stop_at = (
+                time.monotonic()
+                + chance.choice([0, 0.002, 0.01, 0.05, 0.2, 0.5]) * chance.random() * 2
+            )
+            try:
+                busy(jar, chance, stop_at)
+            except (OSError, EOFError, AssertionError):
+                pass
+            traces.note(jar.pid)
+            jar.process.kill()
+            jar.process.wait()
+            left = traces.wait_clean(state, LEFT_AFTER)
+            assert not left, f"kill {number}: left after {LEFT_AFTER} s: {left}"
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
+
+
+def start_quietly(user, state):
+    """A server whose first answer is not waited for: it may be killed while it starts."""
+    jar = Jar.__new__(Jar)
+    jar.__init__(user=user, state=state, era="stateless")
+    return jar
+
+
+def busy(jar, chance, stop_at):
+    sessions = []
+    while time.monotonic() < stop_at:
+        what = chance.randrange(5)
+        if what <= 1 or not sessions:
+            waiting = jar.submit("tools/call", belljar.call_tool("start_session"))
+            if what == 0:
+                sessions.append(waiting.result(5)["structuredContent"]["session_id"])
+        elif what == 2:
+            jar.begin(chance.choice(BUSY), session=chance.choice(sessions), timeout=60)
+        elif what == 3:
+            arguments = {
+                "session_id": chance.choice(sessions),
+                "path": "a/b/c",
+                "content": "x" * 100000,
+            }
+            jar.submit("tools/call", belljar.call_tool("sandbox_write_file", arguments))
+        else:
+            jar.submit(
+                "tools/call", belljar.call_tool("clear_session", {"session_id": sessions.pop()})
+            )
+        time.sleep(chance.random() * 0.02)
+
+
+@pytest.mark.parametrize("way", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
+def test_every_other_end_leaves_nothing_too(user, way):
+    state = sandboxes.make_state(user)
+    traces = host.Traces()
+    jar = Jar(user=user, state=state)
+    for code in BUSY[:4]:
+        jar.begin(code, timeout=60)
+    assert host.wait_for(lambda: len(host.guests(jar.pid)) >= 4, 10)
+    traces.note(jar.pid)
+    if way == "end of input":
+        jar.close_input()
+    else:
+        jar.process.send_signal(getattr(signal, way))
+    try:
+        status = jar.wait_exit(LEFT_AFTER)
+    finally:
+        jar.process.kill()
+    left = traces.wait_clean(state, LEFT_AFTER)
+    shutil.rmtree(state, ignore_errors=True)
+    assert not left, left
+    if way != "SIGHUP":
+        assert status == 0, (status, jar.log_text()[-2000:])
+
+
+def test_the_parts_of_the_engine_may_die_too(user):
+    """Any one of the server's processes is killed: the server says so, or goes on; nothing is left."""
+    belljar.need(belljar.BIN)
+    ours = host.link("/proc/self/ns/pid")
+    for number in range(6):
+        state = sandboxes.make_state(user)
+        traces = host.Traces()
+        jar = Jar(user=user, state=state)
+        try:
+            session = jar.execute("echo begun").session
+            traces.note(jar.pid)
+            parts = [t for t in host.below(jar.pid) if t.pid_namespace == ours or t.inner_pid == 1]
+            if number >= len(parts):
+                break
+            victim = sorted(parts, key=lambda task: task.pid)[number]
+            os.kill(victim.pid, signal.SIGKILL)
+            try:
+                run = jar.execute("echo after", timeout=5, wait=10)
+                assert run.stdout == "after\n" or run.error, run
+                run = jar.execute("echo again", session=session, timeout=5, wait=10)
+                assert run.stdout == "again\n" or run.error, run
+            except (ToolError, EOFError, OSError):
+                pass  # a clear answer, too
+        finally:
+            jar.process.kill()
+            jar.process.wait()
+        left = traces.wait_clean(state, LEFT_AFTER)
+        shutil.rmtree(state, ignore_errors=True)
+        assert not left, f"after the death of {victim}: {left}"
+
+
+# --- many ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(1200)
+def test_many_in_sequence_leave_no_trace(user):
+    state = sandboxes.make_state(user)
+    traces = host.Traces()
+    with Jar(user=user, state=state) as jar:
+        marks = []
+        for number in range(IN_SEQUENCE):
+            run = jar.execute(f"echo {number}; echo x >/workspace/x; (setsid sleep 100 &)")
+            assert run.stdout == f"{number}\n", run
+            jar.close_session(run.session)
+            if number in (IN_SEQUENCE // 3, IN_SEQUENCE - 1):
+                time.sleep(0.5)  # for the pool to come to rest
+                marks.append(counters(jar))
+        traces.note(jar.pid)
+        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+        before, after = marks
+        assert abs(after["descriptors"] - before["descriptors"]) <= 5, marks
+        assert after["processes"] - before["processes"] <= 2, marks
+        assert after["cgroups"] - before["cgroups"] <= 4, marks
+        assert after["memory"] - before["memory"] < 4 << 20, marks
+    left = traces.wait_clean(state, LEFT_AFTER)
+    shutil.rmtree(state, ignore_errors=True)
+    assert not left, left
+
+
+def counters(jar):
+    family = [host.Task(jar.pid), *host.below(jar.pid)]
+    ours = host.link("/proc/self/ns/pid")
+    own = [task for task in family if task.pid_namespace == ours or task.parent == jar.pid]
+    cgroups = sum(len(dirs) for top in host.owned_cgroups(jar.pid) for _, dirs, _ in os.walk(top))
+    return {
+        "descriptors": sum(len(os.listdir(f"/proc/{task.pid}/fd")) for task in own),
+        "processes": len(family),
+        "memory": sum(int((task.status("VmRSS") or ["0"])[0]) * 1024 for task in own),
+        "cgroups": cgroups,
+    }
+
+
+@pytest.mark.timeout(600)
+def test_many_at_once_are_kept_apart_and_leave_no_trace(user):
+    state = sandboxes.make_state(user)
+    traces = host.Traces()
+    flags = ["--max-sessions-per-client", "1000", "--max-requests-per-client", "1000"]
+    with Jar(*flags, user=user, state=state) as jar:
+        jar.execute("echo warm")
+        before = jar.fds()
+        waiting = [
+            jar.begin(
+                f"echo {i} >/workspace/n; echo {i} >/tmp/n; sleep 1; cat /workspace/n /tmp/n",
+                timeout=60,
+            )
+            for i in range(AT_ONCE)
+        ]
+        runs = [one.run(60) for one in waiting]
+        for i, run in enumerate(runs):
+            assert run.stdout == f"{i}\n{i}\n", f"mixed up: {run}"
+        assert len({run.session for run in runs}) == AT_ONCE
+        traces.note(jar.pid)
+        for run in runs:
+            jar.close_session(run.session)
+        assert host.wait_for(lambda: jar.fds() <= before + 5, 5), (before, jar.fds())
+        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+    left = traces.wait_clean(state, LEFT_AFTER)
+    shutil.rmtree(state, ignore_errors=True)
+    assert not left, left
+
+
+# --- a host that refuses --------------------------------------------------------------------------------
+
+
+def start_and_fail(*flags, user=None, env=None, before=(), state=None):
+    """Runs a server that must not come up: its exit status and words. Nothing may be left of it."""
+    place = state or sandboxes.make_state(user)
+    traces = host.Traces()
+    keep = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    process = subprocess.Popen(
+        [
+            *before,
+            *sandboxes.as_user(user),
+            sandboxes.binary_for(user),
+            "serve",
+            "--stdio",
+            *(
+                ["--state-dir", place]
+                if state is not None or not flags or "--state-dir" not in flags
+                else []
+            ),
+            *flags,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**keep, **(env or {})},
+        cwd="/",
+    )
+    request = belljar.encode(belljar.stateless("tools/list")) + b"\n"
+    call = belljar.stateless(
+        "tools/call", belljar.call_tool("execute_code", {"code": "echo ran", "language": "bash"}), 2
+    )
+    try:
+        out, err = process.communicate(
+            request + belljar.encode(call) + b"\n", timeout=20 * PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+    left = traces.wait_clean(place if state is None else "/nonexistent", LEFT_AFTER)
+    if state is None:
+        shutil.rmtree(place, ignore_errors=True)
+    assert not left, left
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--engine", "nothing"], "engine"),
+        (["--rootfs", "/nonexistent/root"], "rootfs"),
+        (["--rootfs", "/etc/passwd"], "rootfs"),
+        (["--allow-missing", "no_such_layer"], "no_such_layer"),
+        (["--memory-limit", "1"], "memory_limit"),
+        (["--process-limit", "0"], "process_limit"),
+        (["--uid-base", "1"], "uid_base"),
+        (["--pool-size", "-1"], "pool_size"),
+        (["--state-dir", "/nonexistent/a/b"], "state_dir"),
+        (["--state-dir", "/etc/passwd"], "state_dir"),
+    ],
+)
+def test_a_bad_option_is_named(user, flags, words):
+    status, out, err = start_and_fail(*flags, user=user)
+    assert status not in (0, None) and status > 0, (status, err)
+    assert words in err, err
+    assert out == "", out
+
+
+def test_a_state_directory_of_somebody_else_is_refused(user, place):
+    state = place / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    status, _, err = start_and_fail(user=user, state=str(state))
+    assert status > 0 and "state_dir" in err, err
+
+
+# Runs a command with one system call answering EPERM for good, as a container's policy does.
+REFUSE = r"""
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+numbers, command = [int(n) for n in sys.argv[1].split(",")], sys.argv[2:]
+code = [(0x20, 0, 0, 0)]
+for n in numbers:
+    code += [(0x15, 0, 1, n), (0x06, 0, 0, 0x00050001)]
+code += [(0x06, 0, 0, 0x7FFF0000)]
+program = b"".join(struct.pack("<HBBI", *one) for one in code)
+buffer = ctypes.create_string_buffer(program)
+header = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(buffer))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.create_string_buffer(header), 0, 0) == 0, ctypes.get_errno()
+os.execvp(command[0], command)
+"""
+CALLS = {
+    "mount": [165],
+    "pivot_root": [155],
+    "unshare": [272],
+    "clone3 and unshare": [435, 272],
+    "seccomp": [317],
+    "prctl": [157],
+    "setns": [308],
+    "memfd_create": [319],
+    "open_tree": [428],
+    "socketpair": [53],
+    "mount_setattr": [442],
+}
+
+
+@pytest.mark.parametrize("what", CALLS, ids=lambda what: what.replace(" ", "-"))
+def test_a_kernel_that_refuses_a_layer_stops_the_start(user, what, place):
+    """Or is not needed: then the layer must be in force all the same."""
+    script = place / "refuse.py"
+    script.write_text(REFUSE)
+    numbers = ",".join(map(str, CALLS[what]))
+    before = ["/usr/bin/python3", "-I", str(script), numbers]
+    status, out, err = start_and_fail(user=user, before=before)
+    if '"ran\\n"' in out or '"outcome":"ok"' in out:
+        check_layers(user, before)
+        return
+    assert "ran\\n" not in out
+    assert status > 0 or "sandbox" in out, (status, out, err)
+    assert len(err) > 20, "no words"
+
+
+def check_layers(user, before):
+    with Jar(user=user, before=before) as jar:
+        run = jar.execute(
+            "cat /proc/self/status; ls -l /proc/self/ns; mount 2>&1; touch /usr/x 2>&1"
+        )
+        assert "NoNewPrivs:\t1" in run.stdout and "Seccomp:\t2" in run.stdout, run
+        task = host.wait_for(lambda: [t for t in host.below(jar.pid) if t.inner_pid == 1], 3)[-1]
+        ours = host.Task(os.getpid()).namespaces()
+        same = [kind for kind, ns in task.namespaces().items() if ns == ours[kind]]
+        assert not same, f"not separate: {same}"
+
+
+def test_no_user_namespaces_left(user, mode):
+    """user.max_user_namespaces = 0, set in a user namespace around the server."""
+    if not shutil.which("unshare"):
+        pytest.skip("unshare is missing")
+    inner = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    before = ["unshare", "--user", "--map-root-user", "sh", "-c", inner, "sh"]
+    if user:
+        # as the user: the namespace is made by setpriv's child
+        before = [*sandboxes.as_user(user), *before]
+    done = subprocess.run([*before, "true"], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"cannot make such a host here: {done.stderr.decode()}")
+    place = sandboxes.make_state(user)
+    try:
+        process = subprocess.run(
+            [
+                *before,
+                sandboxes.binary_for(user),
+                "run",
+                "--state-dir",
+                place,
+                "--language",
+                "bash",
+                "-",
+            ],
+            input=b"echo ran",
+            capture_output=True,
+            timeout=20 * PATIENCE,
+        )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    assert process.returncode != 0 and b"ran" not in process.stdout, process
+    assert b"namespace" in process.stderr, process.stderr
+
+
+@pytest.fixture
+def small_disk(place, user):
+    """A state directory on a file system that is full."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small tmpfs")
+    disk = place / "small"
+    disk.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=32,mode=0700", "small", disk],
+        check=True,
+    )
+    if user:
+        os.chown(disk, user.uid, user.gid)
+    state = disk / "state"
+    state.mkdir(mode=0o700)
+    if user:
+        os.chown(state, user.uid, user.gid)
+    yield state
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.parametrize("what", ["bytes", "inodes"])
+def test_a_full_disk_is_said_and_survived(user, small_disk, what):
+    if what == "bytes":
+        try:
+            (small_disk.parent / "fill").write_bytes(b"x" * (1 << 20))
+        except OSError:
+            pass
+    else:
+        try:
+            for i in range(100):
+                (small_disk.parent / f"f{i}").touch()
+        except OSError:
+            pass
+    traces = host.Traces()
+    process = subprocess.Popen(
+        [
+            *sandboxes.as_user(user),
+            sandboxes.binary_for(user),
+            "serve",
+            "--stdio",
+            "--state-dir",
+            small_disk,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+    )
+    call = belljar.stateless(
+        "tools/call", belljar.call_tool("execute_code", {"code": "echo ran", "language": "bash"}), 2
+    )
+    out, err = process.communicate(belljar.encode(call) + b"\n", timeout=20 * PATIENCE)
+    if b"ran" not in out:  # it may well work without writing there
+        assert b"No space left" in err + out or b"disk" in err + out, (out, err)
+    left = traces.wait_clean("/nonexistent", LEFT_AFTER)
+    assert not left, left
+
+
+def test_no_descriptors_left(user):
+    """EMFILE in the server: an error, and later all is well again."""
+    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)); os.execvp(sys.argv[1], sys.argv[1:])"
+    before = [sys.executable, "-c", code]
+    with Jar(user=user, before=before) as jar:
+        sessions, failures = [], []
+        for _ in range(64):
+            try:
+                sessions.append(jar.tool("start_session")["session_id"])
+            except ToolError as error:
+                failures.append(str(error))
+                break
+        jar.ping()
+        for session in sessions:
+            jar.close_session(session)
+        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+
+        def works():
+            try:
+                return jar.execute("echo well", timeout=5).stdout == "well\n"
+            except ToolError:
+                return False
+
+        assert host.wait_for(works, 5, step=0.2), failures
+        assert all(len(failure) > 20 for failure in failures), failures
