@@ -15,7 +15,9 @@ struct list {
     struct list *prev, *next;
 };
 
+/* clang-format off */
 #define LIST_INIT(name) { &(name), &(name) }
+/* clang-format on */
 
 static inline void list_init(struct list *list)
 {

@@ -26,7 +26,7 @@ int cli_no_command(const struct command *const *commands, const char *name, stru
     enum { NAMES_MAX = 32 };
     const char *names[NAMES_MAX];
     size_t count = 0;
-    for (; commands[count] && count < NAMES_MAX; count++)
+    for (; count < NAMES_MAX && commands[count]; count++)
         names[count] = commands[count]->name;
     const char *nearest = text_nearest(name, names, count);
     auto_free char *shown = text_quote(name, SHOWN_ARG_MAX);

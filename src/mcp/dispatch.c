@@ -364,7 +364,7 @@ void dispatch_notification(struct peer *peer, const struct rpc_message *message)
 }
 
 /* A request of the stateless era, its envelope still unchecked. */
-static void dispatch_claim(struct call_request *request)
+static void dispatch_claim(const struct call_request *request)
 {
     struct rpc_error error = { 0 };
     struct rpc_envelope envelope;
@@ -374,9 +374,10 @@ static void dispatch_claim(struct call_request *request)
         rpc_error_done(&error);
         return;
     }
-    request->envelope = &envelope;
-    (void)revision_parse(envelope.version, &request->revision); /* checked just above */
-    dispatch_request(request);
+    struct call_request claimed = *request;
+    claimed.envelope = &envelope;
+    (void)revision_parse(envelope.version, &claimed.revision); /* checked just above */
+    dispatch_request(&claimed);
 }
 
 bool dispatch_is_handshake(const struct rpc_message *message)

@@ -46,7 +46,8 @@
  * Content is written in its newest form; what an older revision does not know is left out or
  * turned into text for the client that speaks it.
  *
- * One thread: everything here, callbacks included, runs on the loop's thread.
+ * One thread: everything here, callbacks included, runs on the loop's thread. The program ignores
+ * SIGPIPE: a client that leaves is an error of a write, not the end of the program.
  */
 #ifndef BELLJAR_MCP_H
 #define BELLJAR_MCP_H

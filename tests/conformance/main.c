@@ -143,6 +143,7 @@ int main(int argc, char **argv)
                                             MCP_RESOURCES_CHANGE | MCP_PROMPTS_CHANGE);
     for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
         subjects[i](&app.fixture);
+    (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error of a write */
     uv_signal_init(&loop, &on_term);
     uv_signal_init(&loop, &on_int);
     on_term.data = on_int.data = &app;

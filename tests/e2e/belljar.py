@@ -66,7 +66,12 @@ def need(binary):
 
 
 # A server built with sanitizers is several times slower.
-PATIENCE = 5 if is_sanitized() else 1
+def busyness():
+    """How many times longer things take on a machine that others use, too."""
+    return max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+
+
+PATIENCE = (5 if is_sanitized() else 1) * busyness()
 
 
 # --- messages ------------------------------------------------------------------------------------

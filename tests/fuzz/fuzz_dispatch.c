@@ -136,25 +136,22 @@ static struct mcp_server *make_server(uv_loop_t *loop)
 
 /*** An outlet that checks ***/
 
-static json_t *answered; /* ids answered since the line that asked for them */
+static json_t *asked; /* ids that may still be answered, one entry a message that had it */
 
 static void check_answer(json_t *message)
 {
     json_t *id = json_object_get(message, "id");
     if (!json_is_object(message) || !str_eq(json_str(message, "jsonrpc"), "2.0"))
         abort();
-    json_int_t code =
-        json_integer_value(json_object_get(json_object_get(message, "error"), "code"));
-    if (!id || json_object_get(message, "method") || code == MCP_INVALID_REQUEST)
-        return; /* the last: its id may be that of another request, and that is the complaint */
-    size_t i;
-    json_t *seen;
-    json_array_foreach(answered, i, seen)
-    {
-        if (json_equal(seen, id))
-            abort(); /* two answers to one request */
+    if (!id || json_object_get(message, "method"))
+        return;
+    for (size_t i = 0; i < json_array_size(asked); i++) {
+        if (json_equal(json_array_get(asked, i), id)) {
+            (void)json_array_remove(asked, i);
+            return;
+        }
     }
-    json_push(answered, json_incref(id));
+    abort(); /* a second answer to one request, or an answer to none */
 }
 
 static void sink_send(struct outlet *outlet, const char *text, size_t len, enum outlet_kind kind,
@@ -192,14 +189,11 @@ static const struct outlet_ops sink_ops = {
 
 /*** One input ***/
 
-/* A client may use an id again once it has been answered: forget those that this line asks for. */
-static void forget_ids(const json_t *line)
+static void note_id(const json_t *message)
 {
-    const json_t *id = json_object_get(line, "id");
-    for (size_t i = 0; id && i < json_array_size(answered); i++) {
-        if (json_equal(json_array_get(answered, i), id))
-            (void)json_array_remove(answered, i--);
-    }
+    json_t *id = json_object_get(message, "id");
+    if (id)
+        json_push(asked, json_incref(id));
 }
 
 static void feed_line(struct peer *peer, struct outlet *outlet, const char *text, size_t len)
@@ -209,11 +203,8 @@ static void feed_line(struct peer *peer, struct outlet *outlet, const char *text
         return;
     size_t i;
     json_t *item;
-    forget_ids(root);
-    json_array_foreach(root, i, item)(void)
-        json_array_clear(answered); /* a batch may repeat ids within itself */
-    if (json_is_array(root) && json_array_size(root) > 1)
-        return; /* repeated ids inside one batch are the client's own confusion */
+    note_id(root);
+    json_array_foreach(root, i, item) note_id(item);
     dispatch_line(peer, outlet, root);
 }
 
@@ -224,7 +215,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct peer peer;
     log_init(STDERR_FILENO, LOG_TEXT, LOG_ERROR);
     uv_loop_init(&loop);
-    answered = json_array();
+    asked = json_array();
     n_kept = 0;
     struct mcp_server *server = make_server(&loop);
     peer_init(&peer, server, "fuzz");
@@ -244,7 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     notify_end_listens(&peer, true);
     peer_done(&peer);
     mcp_server_free(server);
-    json_decref(answered);
+    json_decref(asked);
     loop_finish(&loop);
     return 0;
 }
