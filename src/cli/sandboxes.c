@@ -73,6 +73,13 @@ static int missing_layers(const struct config *config, bool strict, unsigned *re
     return 0;
 }
 
+static const char *python_program(const struct config *config)
+{
+    if (config->python[0])
+        return config->python;
+    return config->runtime[0] ? ENGINE_RUNTIME "/bin/python3" : "python3";
+}
+
 static struct session_options session_options(const struct config *config)
 {
     return (struct session_options){
@@ -85,6 +92,8 @@ static struct session_options session_options(const struct config *config)
         .interrupt_grace_ms = config->interrupt_grace_ms,
         .output_bytes = config->output_limit,
         .flood_bytes = config->output_flood,
+        .display_bytes = config->display_limit,
+        .python = python_program(config),
         .limits = sandbox_limits(config),
     };
 }
@@ -101,6 +110,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         .state_dir = state_dir,
         .instance = instance,
         .rootfs = config->rootfs,
+        .runtime = config->runtime,
         .uid_base = (uint32_t)config->uid_base,
         .uid_count = (uint32_t)config->uid_count,
         .pool_enabled = config->pool_enabled,

@@ -87,6 +87,8 @@ struct config {
     char *engine;
     char *state_dir;
     char *rootfs;
+    char *runtime;
+    char *python;
     struct config_list allow_missing;
     enum config_auto require_limits;
     int64_t uid_base, uid_count;
@@ -108,7 +110,7 @@ struct config {
     uint64_t session_timeout_ms;
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
-    size_t output_limit, output_flood;
+    size_t output_limit, output_flood, display_limit;
     size_t max_read, max_write;
     int64_t max_list;
 

@@ -252,6 +252,12 @@ const struct option config_options[] = {
                 "/run/belljar for root, else $XDG_RUNTIME_DIR/belljar or a directory in /tmp.") },
     { SANDBOX, STRING("rootfs", rootfs, "", 0, PATH, .placeholder = "DIRECTORY",
         .help = "Root file system that sandboxes see, read-only. Not set: the host's own /usr.") },
+    { SANDBOX, STRING("runtime", runtime, "", 0, PATH, .placeholder = "DIRECTORY",
+        .help = "A Python environment that sandboxes see, read-only, at /opt/belljar/runtime; "
+                "tools/runtime makes one with numpy, pandas and matplotlib.") },
+    { SANDBOX, STRING("python", python, "", 0, PATH, .placeholder = "PROGRAM",
+        .help = "The Python interpreter, as sandboxes see it. Not set: that of the runtime, else "
+                "python3.") },
     { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
         .check = is_layer,
         .allowed = "names of layers as belljar doctor prints them, such as memory_limit",
@@ -316,6 +322,8 @@ const struct option config_options[] = {
         .help = "Bytes kept of each output stream of a run: its head and its tail.") },
     { RUNS, SIZE("output_flood", output_flood, "64m", MB, 1024.0 * GB,
         .help = "A run that writes more than this to a stream is killed.") },
+    { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
+        .help = "Bytes of images and other displays that one run may return.") },
     { RUNS, SIZE("max_read", max_read, "2m", KB, GB,
         .help = "Bytes of a file that one call returns.") },
     { RUNS, SIZE("max_write", max_write, "10m", KB, GB,

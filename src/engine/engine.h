@@ -59,10 +59,13 @@ enum engine_layer {
 };
 enum { ENGINE_LAYERS = 13 }; /* how many there are: 1 << 0 to 1 << 12 */
 
+#define ENGINE_RUNTIME "/opt/belljar/runtime"
+
 struct engine_options {
     const char *state_dir; /* what must be found again after a crash; exists */
     const char *instance;  /* names what is ours */
     const char *rootfs;    /* "" : the host's own /usr, read-only */
+    const char *runtime;   /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
     uint32_t uid_base;     /* as root: first outside uid of the range */
     uint32_t uid_count;
     unsigned allow_missing; /* enum engine_layer: go on without these */

@@ -46,6 +46,10 @@ struct session_ref {
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
+
+    struct run *cell;  /* what the kernel is at; NULL: nothing */
+    json_t *cell_done; /* its last word, until the output is complete */
+    uint64_t cell_number;
 };
 
 /*** session.c ***/
@@ -64,6 +68,18 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
 void session_pump(struct session_ref *session);
 /* Tells every run of a session that has ended. */
 void session_fail_runs(struct session_ref *session, enum outcome outcome, const char *why);
+
+/*** kernel.c ***/
+
+/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+struct run;
+int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err);
+/* From the kernel, to the run that is going on. */
+void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
+void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
+void run_on_display(struct run *run, json_t *display, size_t len);               /* takes it */
+void run_on_done(struct run *run, json_t *done, const struct link_exit *totals); /* takes it */
+void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
 
 /*** output.c ***/
 
@@ -86,6 +102,8 @@ void output_add_gap(struct output *output, enum link_stream stream, uint64_t byt
 
 /*** language.c ***/
 
+/* Python, which has a kernel. */
+bool language_is_python(const char *language);
 /* The argv that runs LINK_CODE_PATH; NULL for a language we do not know. */
 const char *const *language_argv(const char *language);
 

@@ -29,6 +29,11 @@ static const struct {
     { "javascript", node_argv },
 };
 
+bool language_is_python(const char *language)
+{
+    return strcasecmp(language, "python") == 0;
+}
+
 const char *const *language_argv(const char *language)
 {
     for (size_t i = 0; i < ARRAY_SIZE(languages); i++) {

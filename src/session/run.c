@@ -37,6 +37,7 @@ struct run {
     size_t input_len;
     uint64_t timeout_ms;
     bool transient;
+    bool python;
 
     uint64_t started_ms;
     struct timer *timer;
@@ -45,6 +46,11 @@ struct run {
     struct link_exit exit;
     bool has_exit;
     bool memory_hit, pids_hit, disk_full;
+
+    /* Python only. */
+    json_t *done, *displays;
+    uint64_t display_bytes;
+    bool kernel_lost;
 };
 
 static const char *const outcome_names[] = {
@@ -74,6 +80,8 @@ static void run_free(struct run *run)
     output_done(&run->output);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
+    json_decref(run->done);
+    json_decref(run->displays);
     free(run->own_argv);
     free(run->code);
     free(run->input);
@@ -81,11 +89,13 @@ static void run_free(struct run *run)
 }
 
 /* Takes the run out of its session, tells its owner, frees it. The session may be gone after. */
-static void run_tell(struct run *run, enum outcome outcome, const char *error, bool state_lost)
+static void run_tell(struct run *run, enum outcome outcome, const char *error, bool session_over)
 {
     struct session_ref *session = run->session;
     list_remove(&run->link);
     session->n_runs--;
+    if (session->cell == run)
+        session->cell = NULL;
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
@@ -100,14 +110,17 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .session_id = session->id,
         .outcome = outcome,
         .error = error,
-        .has_exit_code = run->has_exit && !run->exit.failure[0],
+        .has_exit_code = run->has_exit && !run->exit.failure[0] && !run->python,
         .exit_code = run->exit.signaled ? 128 + run->exit.code : run->exit.code,
         .duration_ms = run->started_ms ? (double)(clock_ms() - run->started_ms) : 0,
         .cpu_ms = (double)run->exit.cpu_ns / 1e6,
         .output = chunks,
         .n_output = run->output.count,
         .truncated = run->output.truncated,
-        .state_lost = state_lost,
+        .session_over = session_over,
+        .done = run->done,
+        .displays = run->displays,
+        .kernel_lost = run->kernel_lost,
     };
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
@@ -132,7 +145,19 @@ static enum outcome judge(const struct run *run)
         return OUTCOME_PROCESS_LIMIT;
     if (run->disk_full)
         return OUTCOME_DISK_LIMIT;
+    if (run->kernel_lost)
+        return OUTCOME_KERNEL_DIED;
     return exit->signaled ? OUTCOME_KILLED : OUTCOME_ERROR;
+}
+
+/* "ValueError: bad value", as the kernel said it; NULL when it said nothing. */
+static char *kernel_error(const struct run *run)
+{
+    const json_t *error = json_object_get(run->done, "error");
+    const char *name = json_str(error, "name"), *value = json_str(error, "value");
+    if (!name)
+        return NULL;
+    return value && *value ? xasprintf("%s: %s", name, value) : xstrdup(name);
 }
 
 /* One line for people; owned by the caller, NULL when all is well. */
@@ -165,10 +190,20 @@ static char *explain(const struct run *run, enum outcome outcome)
     case OUTCOME_KILLED:
         return xasprintf("killed by signal %d (%s)", run->exit.code, strsignal(run->exit.code));
     case OUTCOME_ERROR:
+        if (run->done) {
+            char *said = kernel_error(run);
+            return said ? said : xstrdup("the code failed");
+        }
         if (run->exit.failure[0])
             return xasprintf("could not be started: %s", run->exit.failure);
         return xasprintf("exit status %d", run->exit.code);
     case OUTCOME_KERNEL_DIED:
+        if (run->exit.failure[0])
+            return xasprintf("Python could not go on: %s", run->exit.failure);
+        if (run->exit.signaled)
+            return xasprintf("Python was killed by signal %d (%s)", run->exit.code,
+                             strsignal(run->exit.code));
+        return xasprintf("Python ended with status %d", run->exit.code);
     case OUTCOME_SANDBOX_FAILED:
         return xstrdup("the sandbox failed");
     }
@@ -227,25 +262,30 @@ static void on_usage(const struct sandbox_usage *usage, void *data)
 
 /*** Running ***/
 
-static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
+void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len)
 {
-    struct run *run = data;
     output_add(&run->output, stream, bytes, len);
     if (run->events.on_output)
         run->events.on_output(stream, bytes, len, run->data);
 }
 
-static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
+void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes)
 {
-    struct run *run = data;
     output_add_gap(&run->output, stream, bytes);
 }
 
-static void on_exit_frame(const struct link_exit *exit, void *data)
+static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
 {
-    struct run *run = data;
-    if (!exit)
-        return; /* the link is gone: the session ends, and the run with it: do not touch it */
+    run_on_output(data, stream, bytes, len);
+}
+
+static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
+{
+    run_on_gap(data, stream, bytes);
+}
+
+static void run_judge(struct run *run, const struct link_exit *exit)
+{
     run->state = RUN_JUDGING;
     run->exit = *exit;
     run->has_exit = true;
@@ -253,10 +293,65 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     sandbox_usage(run->session->sandbox, on_usage, run);
 }
 
+static void on_exit_frame(const struct link_exit *exit, void *data)
+{
+    if (exit) /* else the link is gone: the session ends, and the run with it: do not touch it */
+        run_judge(data, exit);
+}
+
+void run_on_display(struct run *run, json_t *display, size_t len)
+{
+    uint64_t room = run->session->sessions->options.display_bytes - run->display_bytes;
+    if (len > room) {
+        run->output.truncated = true;
+        json_decref(display);
+        return;
+    }
+    run->display_bytes += len;
+    const json_t *data = json_object_get(display, "data");
+    const json_t *text = json_object_get(data, "text/plain");
+    bool image = json_object_get(data, "image/png") || json_object_get(data, "image/jpeg");
+    if (json_is_string(text) && !image) { /* where it happened, among what was printed */
+        run_on_output(run, LINK_STDOUT, json_string_value(text), json_string_length(text));
+        run_on_output(run, LINK_STDOUT, "\n", 1);
+    }
+    if (!run->displays)
+        run->displays = json_array();
+    json_push(run->displays, display);
+}
+
+/* An exit status for how the cell ended, so that both kinds of run are judged alike. */
+void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
+{
+    struct link_exit exit = *totals;
+    const char *status = json_str(done, "status");
+    json_int_t code = json_integer_value(json_object_get(done, "exit_code"));
+    if (str_eq(status, "ok"))
+        exit.code = 0;
+    else if (str_eq(status, "exit"))
+        exit.code = (int)(code & 0xff);
+    else
+        exit.code = 1;
+    run->done = done;
+    run_judge(run, &exit);
+}
+
+void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
+{
+    run->kernel_lost = true;
+    struct link_exit end = *exit;
+    if (!end.signaled && end.code == 0 && !end.failure[0] && !end.flooded)
+        end.code = 1; /* os._exit(0) took the state with it: not a success */
+    run_judge(run, &end);
+}
+
 static void run_interrupt(struct run *run)
 {
     run->state = RUN_INTERRUPTED;
-    link_interrupt(run->session->agent);
+    if (run->python)
+        link_kernel_interrupt(run->session->agent);
+    else
+        link_interrupt(run->session->agent);
     timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
 }
 
@@ -271,7 +366,10 @@ static void on_timer(void *data)
         break;
     case RUN_INTERRUPTED:
         run->state = RUN_KILLED;
-        link_kill(run->session->agent);
+        if (run->python)
+            link_kernel_kill(run->session->agent);
+        else
+            link_kill(run->session->agent);
         timer_start(run->timer, KILL_GRACE_MS);
         break;
     case RUN_KILLED:
@@ -307,6 +405,8 @@ static int run_start(struct run *run, struct err *err)
     run->started_ms = clock_ms();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
+    if (run->python)
+        return kernel_run(run->session, run, run->code, err);
     return link_run(run->session->agent, &spec, &events, run, err);
 }
 
@@ -369,6 +469,7 @@ static struct run *run_new(const struct run_spec *spec, const struct session_opt
     }
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
+    run->python = !spec->argv && language_is_python(spec->language);
     output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK);
     return run;
 }
@@ -381,8 +482,9 @@ static bool wants_new_session(const char *id)
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err)
 {
-    if (!spec->argv && !language_argv(spec->language))
-        return err_set(err, EOPNOTSUPP, "language: %s is not available; use bash, sh or node",
+    if (!spec->argv && !language_is_python(spec->language) && !language_argv(spec->language))
+        return err_set(err, EOPNOTSUPP,
+                       "language: %.32s is not known; use python, bash, sh or node",
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
     struct session_ref *session =

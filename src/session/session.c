@@ -192,6 +192,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(session->agent); /* ends file work, too */
     sandbox_destroy(session->sandbox);
+    json_decref(session->cell_done);
     free(session->owner);
     free(session);
 }

@@ -26,6 +26,8 @@ struct session_options {
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
+    uint64_t display_bytes;       /* of all that one run displays */
+    const char *python;           /* the interpreter, as sandboxes see it; borrowed */
     struct sandbox_limits limits; /* defaults, and what a caller may lower */
 };
 
@@ -64,7 +66,11 @@ struct run_result {
     } * output; /* in order of arrival; cut marks are chunks of their own */
     size_t n_output;
     bool truncated;
-    bool state_lost; /* the sandbox had to be replaced or ended */
+    bool session_over; /* it and its files are gone */
+    /* Python only; borrowed, NULL otherwise. */
+    const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
+    const json_t *displays; /* array of {"data": {mime: text}, "metadata"}; bounded */
+    bool kernel_lost;       /* variables and imports are gone, files are kept */
 };
 
 struct run; /* queued or running */
@@ -78,7 +84,7 @@ struct run_events {
 struct run_spec {
     const char *owner;
     const char *session_id; /* NULL, "" or "0": a new session */
-    const char *language;   /* "bash", "sh", "node", "javascript" */
+    const char *language;   /* "python", "bash", "sh", "node", "javascript" */
     const char *code;
     size_t code_len;
     const char *const *argv; /* instead of language and code; NULL otherwise */

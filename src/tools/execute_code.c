@@ -2,6 +2,7 @@
 #include "tools/tools.h"
 
 #include "base/buf.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,9 @@ static const struct shape execute_output = SHAPE(struct execute_result, result_f
 struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
+    char *value;            /* text of the last expression */
+    const char **traceback; /* borrowed lines */
+    struct file_entry *files;
 };
 
 /* Output within the answer's limit, however much of it needs escaping: each piece gives its share. */
@@ -137,6 +141,82 @@ static void fit_output(struct reply *reply, size_t count, size_t budget)
         if (toolbox_cut(text, (size_t)(share * (double)budget)))
             reply->result.truncated = true;
     }
+}
+
+/* A string of a JSON object that the guest may have forged; NULL when it is none. Owned. */
+static char *guest_text(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return NULL;
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&text, json_string_value(value), json_string_length(value));
+    return buf_steal(&text);
+}
+
+enum { VALUE_MAX = 256 << 10, TRACEBACK_LINES_MAX = 500, FILES_MAX = 200 };
+
+static void take_traceback(struct reply *reply, const json_t *lines)
+{
+    size_t count = json_array_size(lines);
+    if (count > TRACEBACK_LINES_MAX)
+        count = TRACEBACK_LINES_MAX;
+    reply->traceback = xcalloc(count, sizeof(*reply->traceback));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *line = json_array_get(lines, i);
+        if (json_is_string(line))
+            reply->traceback[reply->result.traceback.count++] = json_string_value(line);
+    }
+    reply->result.traceback.items = reply->traceback;
+}
+
+/* Percent-encodes what a URI cannot hold; slashes stay. Owned. */
+static char *file_uri(const char *session_id, const char *path)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+    auto_buf uri = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_printf(&uri, "kernel://%s/", session_id);
+    for (; *path; path++) {
+        if (strchr(plain, *path))
+            (void)buf_add_char(&uri, *path);
+        else
+            (void)buf_printf(&uri, "%%%02X", (unsigned char)*path);
+    }
+    return buf_steal(&uri);
+}
+
+static void take_files(struct reply *reply, const json_t *files)
+{
+    size_t count = json_array_size(files);
+    if (count > FILES_MAX)
+        count = FILES_MAX;
+    reply->files = xcalloc(count, sizeof(*reply->files));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *file = json_array_get(files, i);
+        char *path = guest_text(file, "path");
+        if (!path)
+            continue;
+        char *mime = guest_text(file, "mime");
+        reply->files[reply->result.files.count++] = (struct file_entry){
+            .uri = file_uri(reply->result.session_id, path),
+            .name = path,
+            .mime_type = mime ? mime : xstrdup("application/octet-stream"),
+            .size = json_integer_value(json_object_get(file, "size")),
+        };
+    }
+    reply->result.files.items = reply->files;
+}
+
+/* What a Python cell has beyond its output. */
+static void take_done(struct reply *reply, const json_t *done)
+{
+    reply->value = guest_text(json_object_get(done, "result"), "text/plain");
+    if (reply->value && toolbox_cut(&reply->value, VALUE_MAX))
+        reply->result.truncated = true;
+    reply->result.result = reply->value;
+    take_traceback(reply, json_object_get(done, "traceback"));
+    take_files(reply, json_object_get(done, "files"));
 }
 
 static void reply_init(struct reply *reply, const struct run_result *run, size_t max_answer)
@@ -162,13 +242,22 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
     }
     fit_output(reply, run->n_output, max_answer / 2);
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
+    take_done(reply, run->done);
 }
 
 static void reply_done(struct reply *reply)
 {
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
+    for (size_t i = 0; i < reply->result.files.count; i++) {
+        free((char *)reply->files[i].uri);
+        free((char *)reply->files[i].name);
+        free((char *)reply->files[i].mime_type);
+    }
     free(reply->chunks);
+    free(reply->value);
+    free(reply->traceback);
+    free(reply->files);
 }
 
 enum { READABLE_MAX = 32 << 10 };
@@ -191,23 +280,77 @@ static char *readable_output(const struct reply *reply)
     return readable;
 }
 
-static json_t *reply_text(const struct reply *reply, bool state_lost)
+static void add_line_end(struct buf *text)
+{
+    if (text->len && text->data[text->len - 1] != '\n')
+        (void)buf_add_char(text, '\n');
+}
+
+static void add_notes(struct buf *text, const struct run_result *run)
+{
+    size_t i;
+    json_t *note;
+    json_array_foreach(json_object_get(run->done, "notes"), i, note)
+    {
+        if (i < 20 && json_is_string(note))
+            (void)buf_printf(text, "[note] %.500s\n", json_string_value(note));
+    }
+    if (run->kernel_lost && !run->session_over)
+        (void)buf_add_str(text,
+                          "[note] Python was restarted: variables and imports are gone, files "
+                          "in /workspace are kept\n");
+    if (run->session_over)
+        (void)buf_add_str(text, "[note] this session is over and its files are gone\n");
+    else
+        (void)buf_printf(text, "[session_id] %s\n", run->session_id);
+}
+
+static json_t *reply_text(const struct reply *reply, const struct run_result *run)
 {
     const struct execute_result *result = &reply->result;
-    auto_free char *output = readable_output(reply);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    auto_free char *output = readable_output(reply);
+    auto_free char *value = xstrdup(reply->value ? reply->value : "");
+    (void)toolbox_cut(&value, READABLE_MAX);
     (void)buf_add_str(&text, output);
-    if (text.len && text.data[text.len - 1] != '\n')
-        (void)buf_add_char(&text, '\n');
-    if (result->error)
+    add_line_end(&text);
+    (void)buf_add_str(&text, value);
+    add_line_end(&text);
+    for (size_t i = 0; i < result->traceback.count; i++)
+        (void)buf_printf(&text, "%s\n", result->traceback.items[i]);
+    if (result->error && result->traceback.count == 0)
         (void)buf_printf(&text, "[%s] %s\n", result->outcome, result->error);
-    else if (!text.len)
+    else if (!text.len && !run->displays)
         (void)buf_add_str(&text, "[ok] no output\n");
-    if (!state_lost)
-        (void)buf_printf(&text, "[session_id] %s\n", result->session_id);
-    else
-        (void)buf_add_str(&text, "[note] this session is over and its files are gone\n");
+    for (size_t i = 0; i < result->files.count; i++)
+        (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files[i].name,
+                         reply->files[i].mime_type, (long long)reply->files[i].size);
+    add_notes(&text, run);
     return mcp_text(text.data, text.len);
+}
+
+/*** Images ***/
+
+static void add_image(struct mcp_call *call, const json_t *bundle)
+{
+    static const char *const types[] = { "image/png", "image/jpeg" };
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const json_t *data = json_object_get(bundle, types[i]);
+        auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+        if (!json_is_string(data) ||
+            base64_decode(json_string_value(data), json_string_length(data), &bytes) < 0)
+            continue;
+        mcp_call_add(call, mcp_image(types[i], bytes.data, bytes.len));
+        return;
+    }
+}
+
+static void add_images(struct mcp_call *call, const struct run_result *run)
+{
+    size_t i;
+    json_t *display;
+    json_array_foreach(run->displays, i, display) add_image(call, json_object_get(display, "data"));
+    add_image(call, json_object_get(run->done, "result"));
 }
 
 /*** The tool ***/
@@ -233,7 +376,8 @@ static void on_done(const struct run_result *run, void *data)
     struct mcp_call *call = execution->call;
     struct reply reply;
     reply_init(&reply, run, execution->box->max_answer);
-    mcp_call_add(call, reply_text(&reply, run->state_lost));
+    mcp_call_add(call, reply_text(&reply, run));
+    add_images(call, run);
     mcp_call_structured(call, &reply.result);
     reply_done(&reply);
     progress_free(execution->progress);

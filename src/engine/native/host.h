@@ -24,6 +24,7 @@
 
 struct native_host {
     const char *rootfs;
+    const char *runtime; /* "" : none */
     bool own_uids;     /* one outside uid per sandbox, from a range; else everybody is the caller */
     uint32_t uid_base; /* outside: the spawner; the sandboxes' follow */
     uint32_t uid_count;

@@ -92,6 +92,7 @@ static int fill(struct native_host *host, const struct engine_options *options,
                 unsigned *ret_layers, struct err *err)
 {
     *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
+                                  .runtime = options->runtime ? options->runtime : "",
                                   .own_uids = geteuid() == 0,
                                   .uid_base = options->uid_base,
                                   .uid_count = options->uid_count,

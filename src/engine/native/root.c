@@ -54,6 +54,9 @@ static const char *const directories[] = {
     "sys/devices",
     "sys/devices/system",
     "sys/devices/system/cpu",
+    "opt",
+    "opt/belljar",
+    "opt/belljar/runtime",
     ".empty", /* covers directories of /proc */
 };
 
@@ -161,6 +164,16 @@ static int bind_host(int host, int root, const char *path, uint64_t attributes, 
     return r < 0 ? err_sys(err, -r, "attach %s", path) : 0;
 }
 
+/* What the operator's `runtime` holds, read-only, at ENGINE_RUNTIME. */
+static int bind_runtime(int runtime, int root, struct err *err)
+{
+    auto_fd tree = sys_clone_tree(runtime, ".");
+    int r = tree < 0 ? tree : sys_mount_restrict(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, READ_ONLY);
+    if (r == 0)
+        r = sys_attach_tree(tree, root, &ENGINE_RUNTIME[1]);
+    return r < 0 ? err_sys(err, -r, "show the runtime") : 0;
+}
+
 /* A directory of programs: bound, or the same link as on the host (bin -> usr/bin). */
 static int bind_or_link(int host, int root, const char *path, struct err *err)
 {
@@ -199,7 +212,7 @@ static int add_host_programs(int host, int root, struct err *err)
 static int add_rootfs(int rootfs, int root, struct err *err)
 {
     static const char *const ours[] = { ".",   "..",  "proc",      "sys", "dev",
-                                        "tmp", "run", "workspace", "var" };
+                                        "tmp", "run", "workspace", "var", "opt" };
     int fd = openat(rootfs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir)
@@ -263,7 +276,7 @@ static int pivot(struct err *err)
     return r < 0 ? err_sys(err, -r, "make the root read-only") : 0;
 }
 
-int root_template(const char *rootfs, struct err *err)
+int root_template(const char *rootfs, const char *runtime, struct err *err)
 {
     /* First: nothing that is mounted from here on may show outside. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -273,6 +286,9 @@ int root_template(const char *rootfs, struct err *err)
     auto_fd chosen = open(*rootfs ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (host < 0 || chosen < 0)
         return err_sys(err, errno, "open rootfs %s", rootfs);
+    auto_fd shown = *runtime ? open(runtime, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (*runtime && shown < 0)
+        return err_sys(err, errno, "open runtime %s", runtime);
     auto_fd root = mount_new_root(err);
     if (root < 0)
         return root;
@@ -283,6 +299,8 @@ int root_template(const char *rootfs, struct err *err)
     for (size_t i = 0; i < ARRAY_SIZE(host_copies) && r == 0; i++)
         if (!*rootfs || strncmp(host_copies[i], "etc/", 4) != 0)
             r = copy_file(host, root, host_copies[i], err);
+    if (r == 0 && shown >= 0)
+        r = bind_runtime(shown, root, err);
     for (size_t i = 0; i < ARRAY_SIZE(devices) && r == 0; i++)
         r = bind_host(host, root, devices[i], DEVICE, err);
     if (r == 0)

@@ -342,7 +342,7 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    return root_template(host->rootfs, err);
+    return root_template(host->rootfs, host->runtime, err);
 }
 
 void spawner_run(const struct native_host *host, int wire, int go)

@@ -1,0 +1,117 @@
+/*
+ * The Python kernel of a session, from the server's side: its messages are JSON that the guest may
+ * have forged, so they are read with bounds and believed only as far as they concern the guest's
+ * own run. A kernel that says nonsense is killed; the next cell gets a fresh one.
+ */
+#include "session/internal.h"
+
+#include "base/log.h"
+#include "kernel/source.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
+
+static void end_cell(const struct link_exit *totals, void *data)
+{
+    struct session_ref *session = data;
+    struct run *run = steal_ptr(&session->cell);
+    if (run)
+        run_on_done(run, steal_ptr(&session->cell_done), totals);
+}
+
+/* The kernel's word is about the cell that is going on, and about no other. */
+static bool is_current(const struct session_ref *session, const json_t *message)
+{
+    const json_t *id = json_object_get(message, "id");
+    return session->cell && !session->cell_done && json_is_integer(id) &&
+           json_integer_value(id) == (json_int_t)session->cell_number;
+}
+
+static void on_message(const char *text, size_t len, void *data)
+{
+    struct session_ref *session = data;
+    struct err err = { 0 };
+    auto_json *message = NULL;
+    if (json_read(text, len, &message_limits, &message, &err) < 0 || !json_is_object(message)) {
+        log_debug("session %.6s…: the kernel sent no message: %s", session->id, err.msg);
+        link_kernel_kill(session->agent);
+        return;
+    }
+    const char *op = json_str(message, "op");
+    if (!is_current(session, message))
+        return; /* late, or forged */
+    if (str_eq(op, "display")) {
+        run_on_display(session->cell, steal_ptr(&message), len);
+    } else if (str_eq(op, "done")) {
+        session->cell_done = steal_ptr(&message);
+        if (link_kernel_cell_end(session->agent, end_cell, session, &err) < 0)
+            link_kernel_kill(session->agent);
+    } else if (str_eq(op, "error")) { /* it did not understand us: our fault, but its end */
+        log_warning("session %.6s…: the kernel refused a message: %s", session->id,
+                    json_str(message, "message"));
+        link_kernel_kill(session->agent);
+    }
+}
+
+static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
+{
+    struct session_ref *session = data;
+    if (session->cell)
+        run_on_output(session->cell, stream, bytes, len);
+}
+
+static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
+{
+    struct session_ref *session = data;
+    if (session->cell)
+        run_on_gap(session->cell, stream, bytes);
+}
+
+static void on_exit_frame(const struct link_exit *exit, void *data)
+{
+    struct session_ref *session = data;
+    if (!exit)
+        return; /* the session ends, and tells its runs */
+    json_decref(session->cell_done);
+    session->cell_done = NULL;
+    struct run *run = steal_ptr(&session->cell);
+    if (run)
+        run_on_kernel_lost(run, exit);
+}
+
+static int start_kernel(struct session_ref *session, struct err *err)
+{
+    const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
+    static const char *const env[] = { "PYTHONDONTWRITEBYTECODE=1", "MPLBACKEND=agg",
+                                       "MPLCONFIGDIR=/tmp/.matplotlib", NULL };
+    static const struct link_kernel_events events = {
+        .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
+    };
+    const struct link_kernel_spec spec = { .argv = argv,
+                                           .env = env,
+                                           .cwd = "",
+                                           .source = kernel_source,
+                                           .source_len = kernel_source_len };
+    return link_kernel_start(session->agent, &spec, &events, session, err);
+}
+
+int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err)
+{
+    const struct session_options *options = &session->sessions->options;
+    int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
+    if (r == 0)
+        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
+                             options->flood_bytes, err);
+    if (r < 0)
+        return r;
+    session->cell = run;
+    auto_json *request = json_object();
+    json_put_str(request, "op", "execute");
+    json_put(request, "id", json_integer((json_int_t)++session->cell_number));
+    json_put_str(request, "code", code);
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    (void)json_write(&text, request);
+    return link_kernel_send(session->agent, text.data, text.len, err);
+}
