@@ -157,7 +157,7 @@ static char *kernel_error(const struct run *run)
     const char *name = json_str(error, "name"), *value = json_str(error, "value");
     if (!name)
         return NULL;
-    return value && *value ? xasprintf("%s: %s", name, value) : xstrdup(name);
+    return value && *value ? xasprintf("%.200s: %.2000s", name, value) : xasprintf("%.200s", name);
 }
 
 /* One line for people; owned by the caller, NULL when all is well. */

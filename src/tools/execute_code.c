@@ -124,8 +124,8 @@ static const struct shape execute_output = SHAPE(struct execute_result, result_f
 struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
-    char *value;            /* text of the last expression */
-    const char **traceback; /* borrowed lines */
+    char *value; /* text of the last expression */
+    const char **traceback;
     struct file_entry *files;
 };
 
@@ -143,6 +143,75 @@ static void fit_output(struct reply *reply, size_t count, size_t budget)
     }
 }
 
+/*** Bounds ***/
+
+/* Bounds on what a guest can make its kernel say; together with the readable text they stay below
+ * RESERVE, the part of an answer that is neither output nor images. */
+enum {
+    VALUE_MAX = 256 << 10,
+    TRACEBACK_LINES_MAX = 200,
+    TRACEBACK_LINE_MAX = 1000,
+    FILES_MAX = 100,
+    PATH_SHOWN_MAX = 512,
+    MIME_MAX = 100,
+    RESERVE = 1 << 20,
+};
+
+/*** Images ***/
+
+/* The image of a bundle that clients can show; NULL: none. */
+static const json_t *bundle_image(const json_t *bundle, const char **ret_type)
+{
+    static const char *const types[] = { "image/png", "image/jpeg" };
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const json_t *data = json_object_get(bundle, types[i]);
+        if (json_is_string(data)) {
+            *ret_type = types[i];
+            return data;
+        }
+    }
+    return NULL;
+}
+
+/* Calls `each` for the bundles of a run, in order, until images fill half an answer. Returns their
+ * bytes, as base64. */
+static size_t each_image(const struct run_result *run, size_t max_answer,
+                         void (*each)(struct mcp_call *call, const char *type, const json_t *data),
+                         struct mcp_call *call)
+{
+    size_t total = 0, count = json_array_size(run->displays);
+    for (size_t i = 0; i <= count; i++) { /* the last one is the result */
+        const char *type;
+        const json_t *image =
+            bundle_image(i < count ? json_object_get(json_array_get(run->displays, i), "data")
+                                   : json_object_get(run->done, "result"),
+                         &type);
+        if (!image || total + json_string_length(image) > max_answer / 2)
+            continue;
+        total += json_string_length(image);
+        if (each)
+            each(call, type, image);
+    }
+    return total;
+}
+
+/* Decoded and encoded again: clients refuse a whole result for one bad block. */
+static void add_image(struct mcp_call *call, const char *type, const json_t *data)
+{
+    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+    if (base64_decode(json_string_value(data), json_string_length(data), &bytes) == 0)
+        mcp_call_add(call, mcp_image(type, bytes.data, bytes.len));
+}
+
+/* What is left of an answer for the output. */
+static size_t output_budget(const struct run_result *run, size_t max_answer)
+{
+    size_t taken = RESERVE + each_image(run, max_answer, NULL, NULL);
+    return max_answer > 2 * taken ? max_answer - taken : max_answer / 4;
+}
+
+/*** What a Python cell says at its end ***/
+
 /* A string of a JSON object that the guest may have forged; NULL when it is none. Owned. */
 static char *guest_text(const json_t *object, const char *key)
 {
@@ -154,8 +223,6 @@ static char *guest_text(const json_t *object, const char *key)
     return buf_steal(&text);
 }
 
-enum { VALUE_MAX = 256 << 10, TRACEBACK_LINES_MAX = 500, FILES_MAX = 200 };
-
 static void take_traceback(struct reply *reply, const json_t *lines)
 {
     size_t count = json_array_size(lines);
@@ -164,8 +231,11 @@ static void take_traceback(struct reply *reply, const json_t *lines)
     reply->traceback = xcalloc(count, sizeof(*reply->traceback));
     for (size_t i = 0; i < count; i++) {
         const json_t *line = json_array_get(lines, i);
-        if (json_is_string(line))
-            reply->traceback[reply->result.traceback.count++] = json_string_value(line);
+        if (!json_is_string(line))
+            continue;
+        char *text = xstrdup(json_string_value(line));
+        (void)toolbox_cut(&text, TRACEBACK_LINE_MAX);
+        reply->traceback[reply->result.traceback.count++] = text;
     }
     reply->result.traceback.items = reply->traceback;
 }
@@ -194,14 +264,15 @@ static void take_files(struct reply *reply, const json_t *files)
     reply->files = xcalloc(count, sizeof(*reply->files));
     for (size_t i = 0; i < count; i++) {
         const json_t *file = json_array_get(files, i);
-        char *path = guest_text(file, "path");
-        if (!path)
+        const char *path = json_str(file, "path"), *mime = json_str(file, "mime");
+        if (!path || strlen(path) > PATH_SHOWN_MAX)
             continue;
-        char *mime = guest_text(file, "mime");
+        if (!mime || strlen(mime) > MIME_MAX)
+            mime = "application/octet-stream";
         reply->files[reply->result.files.count++] = (struct file_entry){
             .uri = file_uri(reply->result.session_id, path),
-            .name = path,
-            .mime_type = mime ? mime : xstrdup("application/octet-stream"),
+            .name = xstrdup(path),
+            .mime_type = xstrdup(mime),
             .size = json_integer_value(json_object_get(file, "size")),
         };
     }
@@ -240,7 +311,7 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
             .text = buf_steal(&text),
         };
     }
-    fit_output(reply, run->n_output, max_answer / 2);
+    fit_output(reply, run->n_output, output_budget(run, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
     take_done(reply, run->done);
 }
@@ -254,6 +325,8 @@ static void reply_done(struct reply *reply)
         free((char *)reply->files[i].name);
         free((char *)reply->files[i].mime_type);
     }
+    for (size_t i = 0; i < reply->result.traceback.count; i++)
+        free((char *)reply->traceback[i]);
     free(reply->chunks);
     free(reply->value);
     free(reply->traceback);
@@ -329,30 +402,6 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
     return mcp_text(text.data, text.len);
 }
 
-/*** Images ***/
-
-static void add_image(struct mcp_call *call, const json_t *bundle)
-{
-    static const char *const types[] = { "image/png", "image/jpeg" };
-    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-        const json_t *data = json_object_get(bundle, types[i]);
-        auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
-        if (!json_is_string(data) ||
-            base64_decode(json_string_value(data), json_string_length(data), &bytes) < 0)
-            continue;
-        mcp_call_add(call, mcp_image(types[i], bytes.data, bytes.len));
-        return;
-    }
-}
-
-static void add_images(struct mcp_call *call, const struct run_result *run)
-{
-    size_t i;
-    json_t *display;
-    json_array_foreach(run->displays, i, display) add_image(call, json_object_get(display, "data"));
-    add_image(call, json_object_get(run->done, "result"));
-}
-
 /*** The tool ***/
 
 /* One call under way. */
@@ -377,7 +426,7 @@ static void on_done(const struct run_result *run, void *data)
     struct reply reply;
     reply_init(&reply, run, execution->box->max_answer);
     mcp_call_add(call, reply_text(&reply, run));
-    add_images(call, run);
+    (void)each_image(run, execution->box->max_answer, add_image, call);
     mcp_call_structured(call, &reply.result);
     reply_done(&reply);
     progress_free(execution->progress);
