@@ -1,0 +1,1754 @@
+"""The Python kernel: the process in a sandbox that keeps Python's state between runs.
+
+It owns the guest's namespace, runs cells in it as a notebook does, turns results and figures into
+MIME bundles and exceptions into plain tracebacks, and says which files a run made. It leaves to its
+parent, the agent, what a cell prints (descriptors 1 and 2 are pipes that the parent reads), time
+and memory limits, interrupts (SIGINT to this process), and the end of a process that died.
+
+Ways in:
+    main()            started as a program: kernel.py [DESCRIPTOR [WORKSPACE]]
+    prepare(preload)  in a zygote: import, warm up, leave one thread and frozen garbage
+    serve(fd)         in a child that the zygote forked; never returns
+
+Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. One request at a time.
+    {"op": "execute", "id", "code", "options": {see OPTIONS}}
+        → any number of {"op": "display", "id", "data": {mime: text, or base64}, "metadata": {}}
+        → one {"op": "done", "id", "status": "ok|error|interrupted|exit", "result": bundle or null,
+               "error": {"name", "value"} or null, "traceback": [line], "exit_code", "count",
+               "files": [{"path", "size", "mime", "change": "created|changed"}],
+               "files_counted": false when the workspace holds too many to look at,
+               "notes": [what was left out, in words]}
+    {"op": "state", "id", "set": {name: value}} and/or "get": true
+        → {"op": "state", "id", "state": {name: value}, "skipped": [name]}
+    {"op": "policy", "allowed": [module], "blocked": [module]}     → {"op": "policy"}
+    {"op": "ping"}                                                 → {"op": "pong", …}
+A request that makes no sense is answered with {"op": "error", "id", "message"}. The end of the
+stream ends the kernel. JSON inside a bundle (application/json, plotly) is sent as text.
+
+An ordinary cell is run by Kernel.run_cell. Where IPython can be imported, its shell lives over the
+same namespace and rewrites cells with %magics, !commands or ?help into plain Python first; the
+result is then run like any other cell, so that both behave alike.
+
+The guest shares this process and may do to it what it likes; nothing here is a boundary. Against
+accidents and pranks, this file keeps private copies of what it calls: see PRISTINE.
+"""
+
+import ast
+import atexit
+import binascii
+import builtins
+import collections
+import fcntl
+import gc
+import importlib.machinery
+import importlib.util
+import io
+import itertools
+import json
+import linecache
+import operator
+import os
+import random
+import re
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+import warnings
+
+# Functions look names up in the __builtins__ of their module: with a copy, a guest's
+# `builtins.len = None` does not reach the code below.
+__builtins__ = dict(vars(builtins))
+
+PROTOCOL = 1
+MAX_REQUEST = 64 << 20
+MAX_REPLY = 16 << 20
+KERNEL_FILE = __file__
+
+OPTIONS = {  # of "execute"
+    "max_images": 20,  # of one run; further ones are counted, not sent
+    "max_image_bytes": 2 << 20,  # figures are drawn smaller to fit, others left out
+    "max_displays": 500,  # messages of one run
+    "max_data_bytes": 1 << 20,  # one entry of a bundle that is neither text/plain nor an image
+    "max_repr": 100_000,  # characters of text/plain; the middle is cut out
+    "max_frames": 30,  # of a traceback; the middle is cut out
+    "max_traceback": 30_000,  # characters
+    "max_files": 100,  # reported
+    "max_entries": 4_000,  # of the workspace that are looked at
+    "files": True,  # report files at all
+    "figure_format": "png",  # png, svg, jpeg
+    "figure_dpi": None,  # as the figure says
+    "figure_scale": 1,  # of that; 2 for "retina"
+    "figure_size": None,  # [width, height] in inches, for figures that do not say
+    "figure_tight": True,  # cut the margins, and keep what sticks out of them
+    "static_timeout": 20,  # seconds for plotly's PNG
+    "strip": True,  # ANSI codes from texts
+}
+
+ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+
+
+# ---- interrupts ---------------------------------------------------------------------------------
+#
+# SIGINT may come at any time: before the cell has started, while a message is half written, after
+# the cell has ended. It raises KeyboardInterrupt only below a frame of call_guest(), where somebody
+# waits for it, and not below Channel.flush(). Elsewhere it is noted and the next cell sees it, if
+# it was meant for that.
+
+
+def call_guest(function, *args):
+    """Call what may run guest code: below this frame, and only there, SIGINT raises."""
+    return function(*args)
+
+
+class Interrupts:
+    def __init__(self):
+        self.pending = False  # came for a run whose code could not be reached yet
+        self.raised = False  # in this run
+        self.meant_for_a_run = lambda: False
+
+    def handle(self, _signum, frame):
+        while frame is not None:
+            if frame.f_code is Channel.flush.__code__:
+                self.pending = True
+                return
+            if frame.f_code is call_guest.__code__:
+                self.pending = False
+                self.raised = True
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        self.pending = self.meant_for_a_run()
+
+    def check(self):
+        """Raise what was noted. Called where the guest waits for KeyboardInterrupt."""
+        if self.pending:
+            self.pending = False
+            self.raised = True
+            raise KeyboardInterrupt
+
+    def listen(self):
+        """Make SIGINT ours again, whatever the last cell did to it."""
+        if signal.getsignal(signal.SIGINT) != self.handle:
+            signal.signal(signal.SIGINT, self.handle)
+        if signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+
+
+# ---- the channel --------------------------------------------------------------------------------
+
+
+def hide_descriptor(fd):
+    """A close-on-exec copy far above what guest code counts through."""
+    for low in (1000, 200, 20):
+        try:
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, low)
+        except OSError:  # above RLIMIT_NOFILE
+            continue
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+class Channel:
+    """Messages to and from the parent. Only the process that opened it can send."""
+
+    def __init__(self, fd):
+        self.fd = hide_descriptor(fd)
+        if fd > 2:
+            os.close(fd)
+        self.owner = os.getpid()
+        self.partial = False  # a request has begun to arrive
+        self.lock = threading.RLock()
+        self.outgoing = collections.deque()
+        self.flushing = False
+        self.read, self.write, self.getpid = os.read, os.write, os.getpid
+
+    def receive(self):
+        """The next request; None at the end of the stream."""
+        head = self.read_exactly(4)
+        size = int.from_bytes(head, "little")
+        if len(head) < 4 or size > MAX_REQUEST:
+            return None
+        body = self.read_exactly(size)
+        self.partial = False
+        return json.loads(body) if len(body) == size else None
+
+    def read_exactly(self, size):
+        chunks = []
+        while size:
+            chunk = self.read(self.fd, min(size, 1 << 20))
+            if not chunk:
+                break
+            self.partial = True
+            chunks.append(chunk)
+            size -= len(chunk)
+        return b"".join(chunks)
+
+    def request_waits(self):
+        return self.partial or bool(select.select([self.fd], [], [], 0)[0])
+
+    def send(self, message):
+        """False when it is too long to send. A child that the guest forked sends nothing."""
+        # Half a surrogate pair is no text elsewhere: it becomes a question mark.
+        body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        if len(body) > MAX_REPLY:
+            return False
+        with self.lock:
+            self.outgoing.append(len(body).to_bytes(4, "little") + body)
+            self.flush()
+        return True
+
+    def flush(self):
+        # Not entered twice: a guest's destructor may display something while we write.
+        if self.flushing:
+            return
+        self.flushing = True
+        try:
+            while self.outgoing:
+                rest = memoryview(self.outgoing.popleft())
+                while rest and self.getpid() == self.owner:
+                    rest = rest[self.write(self.fd, rest) :]
+        finally:
+            self.flushing = False
+
+
+# ---- standard streams ---------------------------------------------------------------------------
+
+
+class Streams:
+    """sys.stdin, stdout, stderr and the descriptors below them, as each run should find them."""
+
+    def __init__(self):
+        # Whatever the guest does to 0, 1 and 2, these know where they led.
+        self.spare = [hide_descriptor(fd) for fd in range(3)]
+        self.identity = [self.identify(fd) for fd in self.spare]
+        self.stdin = self.stdout = self.stderr = None
+        self.fstat, self.dup2 = os.fstat, os.dup2
+
+    @staticmethod
+    def identify(fd):
+        status = os.fstat(fd)
+        return status.st_dev, status.st_ino
+
+    def restore_descriptors(self):
+        for fd in range(3):
+            try:
+                status = self.fstat(fd)
+                if (status.st_dev, status.st_ino) == self.identity[fd]:
+                    continue
+            except OSError:
+                pass
+            try:
+                self.dup2(self.spare[fd], fd, True)
+            except OSError:  # the spare ones are closed too
+                pass
+
+    def restore(self):
+        self.restore_descriptors()
+        if not usable(self.stdout):
+            self.stdout = self.open_text(1, "<stdout>")
+        if not usable(self.stderr):
+            self.stderr = self.open_text(2, "<stderr>")
+        if not usable(self.stdin):
+            # Empty, whatever descriptor 0 is: nobody is there to type.
+            self.stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO()), encoding="utf-8")
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    @staticmethod
+    def open_text(fd, name):
+        raw = io.FileIO(fd, "w", closefd=False)
+        raw.name = name
+        buffer = io.BufferedWriter(raw)
+        return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True)
+
+    def flush(self):
+        """Write out what is buffered, by the guest's streams too; errors are theirs."""
+        # A wrapper that the guest put in place of ours may keep text of its own.
+        for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+
+
+def usable(stream):
+    try:
+        # Attributes set on it, such as write, are a prank or a patch that was meant for one run.
+        return stream is not None and not stream.closed and not stream.__dict__
+    except Exception:  # detached
+        return False
+
+
+# ---- builtins -----------------------------------------------------------------------------------
+#
+# The standard library, which we call, uses the guest's builtins. So these are put back when a run
+# ends, and what the guest had put there is put there again when the next one begins: a patched
+# print() lives on, as it should. Not so a builtin that is gone, or replaced by something that
+# cannot be called.
+
+
+def no_input(prompt="", /):
+    """Stands in for input(): nobody could answer."""
+    raise EOFError(
+        "input() is not available: this code runs without a person at a keyboard. "
+        "Put the value into the code instead."
+    )
+
+
+def leave(code=None):
+    """Stands in for exit() and quit(): ends the run. State is kept."""
+    raise SystemExit(code)
+
+
+def display(*objects, include=None, exclude=None, metadata=None, raw=False, **_):
+    """Show objects in the richest forms they have, here and now."""
+    for value in objects:
+        if raw:
+            KERNEL.publish(dict(value), metadata)
+        else:
+            KERNEL.display(value, include, exclude, metadata)
+
+
+no_input.__name__ = no_input.__qualname__ = "input"
+builtins.input = no_input
+builtins.exit = builtins.quit = leave
+builtins.display = display
+
+PRISTINE = {}
+PRISTINE_VALUES = ()
+
+
+def remember_builtins():
+    global PRISTINE, PRISTINE_VALUES
+    PRISTINE = dict(vars(builtins))
+    PRISTINE_VALUES = tuple(PRISTINE.values())
+
+
+def take_builtins():
+    """Put ours back; return what the guest had in their place."""
+    current = vars(builtins)
+    # In C, over the values alone: this is done in each run.
+    if len(current) >= len(PRISTINE_VALUES) and all(
+        map(operator.is_, current.values(), PRISTINE_VALUES)
+    ):
+        return {}
+    changed = {}
+    for name, value in PRISTINE.items():
+        theirs = current.get(name, value)
+        if theirs is not value and (callable(theirs) or not callable(value)):
+            changed[name] = theirs
+    # In the old order, or the quick comparison would fail ever after.
+    added = {name: value for name, value in current.items() if name not in PRISTINE}
+    current.clear()
+    current.update(PRISTINE)
+    current.update(added)
+    return changed
+
+
+remember_builtins()
+
+
+# ---- imports that need a hand -------------------------------------------------------------------
+
+
+class AfterImport:
+    """On sys.meta_path: calls a function once a module has been imported."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.functions:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                spec.loader.exec_module = self.wrap(spec.loader.exec_module, self.functions[name])
+                return spec
+        return None
+
+    @staticmethod
+    def wrap(exec_module, function):
+        def load(module):
+            exec_module(module)
+            try:
+                function(module)
+            except Exception as exc:  # an unknown version: then without our help
+                warnings.warn(f"{module.__name__} could not be set up: {exc!r}", stacklevel=2)
+
+        return load
+
+
+def after_pyplot(pyplot):
+    pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
+    pyplot.Figure.show = lambda figure, warn=True: display(figure)
+
+
+def after_pandas(pandas):
+    # "As wide as the terminal" when pandas sees no Jupyter; there is no terminal.
+    if pandas.get_option("display.max_columns") == 0:
+        pandas.set_option("display.max_columns", 20)
+
+
+def after_plotly(plotly_io):
+    def show(figure, *args, **kwargs):
+        if isinstance(figure, dict):
+            figure = sys.modules["plotly.graph_objects"].Figure(figure)
+        display(figure)
+
+    plotly_io.show = show
+
+
+def after_pillow_show(image_show):
+    class Viewer(image_show.Viewer):
+        def show(self, image, **options):
+            display(image)
+            return True
+
+    image_show.register(Viewer(), order=-1)
+
+
+AFTER_IMPORT = AfterImport(
+    {
+        "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib.pyplot": after_pyplot,
+        "pandas": after_pandas,
+        "plotly.io": after_plotly,
+        "PIL.ImageShow": after_pillow_show,
+    }
+)
+
+
+# ---- import policy ------------------------------------------------------------------------------
+
+
+def is_listed(module, names):
+    return any(module == name or module.startswith(name + ".") for name in names)
+
+
+def guarded_import(allowed, blocked, real_import):
+    """An __import__ that refuses what the guest's own code may not import.
+
+    What an allowed library imports for itself is not looked at. This is a policy that says no in
+    clear words, not a boundary: a guest who wants to can walk around it.
+    """
+
+    def __import__(name, globals=None, locals=None, fromlist=(), level=0):
+        importer = (globals or {}).get("__name__")
+        if importer == "__main__" and level == 0:
+            if is_listed(name, blocked) or any(
+                is_listed(f"{name}.{part}", blocked) for part in fromlist or ()
+            ):
+                raise ImportError(f"Import '{name}' is blocked for security reasons", name=name)
+            if allowed and not is_listed(name, allowed):
+                raise ImportError(f"Import '{name}' is not in the allowed list", name=name)
+        return real_import(name, globals, locals, fromlist, level)
+
+    return __import__
+
+
+# ---- figures ------------------------------------------------------------------------------------
+
+IMAGE_MIME = {"png": "image/png", "svg": "image/svg+xml", "jpeg": "image/jpeg", "jpg": "image/jpeg"}
+
+
+def open_figures():
+    """pyplot's figures, oldest first. Nothing is imported for this."""
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    if helpers is None:
+        return []
+    return [manager.canvas.figure for manager in helpers.Gcf.get_all_fig_managers()]
+
+
+def is_figure(value):
+    module = sys.modules.get("matplotlib.figure")
+    return module is not None and isinstance(value, module.Figure)
+
+
+def render_figure(figure, options):
+    """(mime, bytes) of a figure, small enough if that can be had; None for an empty one."""
+    if not figure.axes and not figure.lines:
+        return None
+    kind = options["figure_format"] if options["figure_format"] in IMAGE_MIME else "png"
+    dpi = (options["figure_dpi"] or figure.dpi) * options["figure_scale"]
+    for _ in range(4):
+        buffer = io.BytesIO()
+        figure.canvas.print_figure(
+            buffer,
+            format=kind,
+            dpi=dpi,
+            facecolor=figure.get_facecolor(),
+            edgecolor=figure.get_edgecolor(),
+            bbox_inches="tight" if options["figure_tight"] else None,
+        )
+        excess = buffer.tell() / max(1, options["max_image_bytes"])
+        if excess <= 1 or kind == "svg":
+            break
+        dpi *= 0.9 / excess**0.5  # bytes grow with the square
+    return IMAGE_MIME[kind], buffer.getvalue()
+
+
+def is_plotly(value):
+    module = sys.modules.get("plotly.basedatatypes")
+    return module is not None and isinstance(value, module.BaseFigure)
+
+
+class PlotlyExporter:
+    """PNG of plotly figures by kaleido, a browser in a child process, which may be missing or hang."""
+
+    broken = False
+
+    @classmethod
+    def png(cls, figure, timeout):
+        if cls.broken or importlib.util.find_spec("kaleido") is None:
+            return None
+        result = []
+
+        def export():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    result.append(figure.to_image(format="png"))
+            except Exception:
+                cls.broken = True  # it would fail again, slowly
+
+        worker = threading.Thread(target=export, daemon=True)
+        worker.start()
+        worker.join(timeout)
+        cls.broken = cls.broken or worker.is_alive()
+        return result[0] if result else None
+
+
+def plotly_bundle(figure, options):
+    data = {
+        "application/vnd.plotly.v1+json": figure.to_json(),
+        "text/html": figure.to_html(include_plotlyjs="cdn", full_html=False),
+        "text/plain": f"{type(figure).__name__} of plotly with {len(figure.data)} trace(s)",
+    }
+    png = PlotlyExporter.png(figure, options["static_timeout"])
+    if png is not None:
+        data["image/png"] = png
+    return data, {}
+
+
+# ---- values as MIME bundles ---------------------------------------------------------------------
+
+REPR_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("text/latex", "_repr_latex_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("application/pdf", "_repr_pdf_"),
+    ("application/json", "_repr_json_"),
+    ("application/javascript", "_repr_javascript_"),
+)
+# Nothing to look for in these, and repr() says what IPython would.
+SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
+PLAIN_TYPES = SCALARS | {list, tuple, dict, set, frozenset, range, types.FunctionType, type}
+BUNDLES_AS_JSON = ("application/json", "+json")
+
+
+def is_simple(value):
+    """A short list, tuple or dictionary of scalars: IPython's printer would do nothing for it."""
+    if len(value) > 40:
+        return False
+    members = itertools.chain(value, value.values()) if type(value) is dict else value
+    return all(type(member) in SCALARS for member in members)
+
+
+def plain_text(value):
+    kind = type(value)
+    if kind in SCALARS:
+        return repr(value)
+    if (kind is list or kind is tuple or kind is dict) and is_simple(value):
+        text = repr(value)
+        if len(text) < 79:
+            return text
+    printer = KERNEL.pretty_printer()
+    return printer(value) if printer else repr(value)
+
+
+def own_method(value, name):
+    """A method for display that the object really has: proxies and mocks claim to have all."""
+    try:
+        method = getattr(value, name, None)
+    except Exception:
+        return None
+    return method if callable(method) else None
+
+
+def mime_bundle(value, options, include=None, exclude=None):
+    """(data, metadata) of a value. A broken __repr__ raises; other broken forms are left out."""
+    if type(value) in PLAIN_TYPES:
+        return {"text/plain": plain_text(value)}, {}
+    if is_plotly(value):
+        return plotly_bundle(value, options)
+
+    data, metadata = {}, {}
+    if is_figure(value):
+        image = render_figure(value, options)
+        if image is not None:
+            data[image[0]] = image[1]
+            KERNEL.run.shown_figures[id(value)] = image[1]
+    elif not isinstance(value, type) and not own_method(value, "_no_object_has_this_method_"):
+        method = own_method(value, "_ipython_display_")
+        if method:
+            method()
+            return {}, {}
+        method = own_method(value, "_repr_mimebundle_")
+        if method:
+            add_form(data, metadata, None, lambda: method(include=include, exclude=exclude))
+        for mime, name in REPR_METHODS:
+            if mime not in data and not (mime == "image/jpeg" and "image/png" in data):
+                method = own_method(value, name)
+                if method:
+                    add_form(data, metadata, mime, method)
+    if "text/plain" not in data:
+        data["text/plain"] = plain_text(value)
+    for mime in list(data):
+        if (include and mime not in include) or (exclude and mime in exclude):
+            del data[mime]
+    return data, metadata
+
+
+def add_form(data, metadata, mime, method):
+    """Add what a _repr_…_() method gives: data, or data and metadata, or nothing."""
+    try:
+        form = method()
+        more = None
+        if isinstance(form, tuple) and len(form) == 2:
+            form, more = form
+        if form is None:
+            return
+        forms = dict(form) if mime is None else {mime: form}
+    except Exception as exc:
+        text = "".join(traceback.format_exception_only(type(exc), exc)).strip()
+        print(f"{getattr(method, '__qualname__', mime)} failed: {text}", file=sys.stderr)
+        return
+    data.update(forms)
+    if more:
+        metadata.update(more if mime is None else {mime: more})
+
+
+def as_text(mime, value):
+    """A bundle's entry as the string that is sent."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        if mime.startswith("text/") or mime == "image/svg+xml":
+            return bytes(value).decode("utf-8", "replace")
+        return binascii.b2a_base64(value, newline=False).decode("ascii")
+    if mime.endswith(BUNDLES_AS_JSON) and not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return str(value)
+    return str(value)
+
+
+def cut(text, limit):
+    """The head and the tail, when it is too long."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    left_out = f"\n… {len(text) - limit:,} characters left out …\n"
+    return text[:head] + left_out + (text[-tail:] if tail else "")
+
+
+class Run:
+    """One run's options, and what it has shown so far."""
+
+    def __init__(self, number=0, options=None):
+        self.id = number
+        self.options = dict(OPTIONS, **{k: v for k, v in (options or {}).items() if k in OPTIONS})
+        self.displays = 0
+        self.images = 0
+        self.left_out = collections.Counter()
+        self.shown_figures = {}  # id of a figure: its image, as displayed by the guest
+
+    def fit(self, data):
+        """A bundle as it is sent, within the limits of this run."""
+        fitting = {}
+        for mime, value in data.items():
+            mime = str(mime)
+            text = as_text(mime, value)
+            if self.options["strip"] and mime == "text/plain" and "\x1b" in text:
+                text = ANSI.sub("", text)
+            if mime == "text/plain":
+                text = cut(text, self.options["max_repr"])
+            elif mime.startswith("image/") and mime != "image/svg+xml":
+                if self.images >= self.options["max_images"]:
+                    self.left_out["images beyond max_images"] += 1
+                    continue
+                if len(text) > self.options["max_image_bytes"] * 4 // 3 + 4:
+                    self.left_out["images larger than max_image_bytes"] += 1
+                    continue
+                self.images += 1
+            elif len(text) > self.options["max_data_bytes"]:
+                self.left_out[f"{mime} larger than max_data_bytes"] += 1
+                continue
+            fitting[mime] = text
+        return fitting
+
+    def notes(self):
+        return [f"{count} × {what}: not sent" for what, count in self.left_out.items()]
+
+
+# ---- exceptions ---------------------------------------------------------------------------------
+
+
+def safe_text(function, *args):
+    try:
+        return str(function(*args))
+    except Exception as exc:
+        return f"<{type(exc).__name__} in the exception's own text>"
+
+
+class CutStack(traceback.StackSummary):
+    """A stack with its middle left out."""
+
+    def format(self, **kwargs):
+        half = len(self) // 2
+        yield from traceback.StackSummary.from_list(self[:half]).format(**kwargs)
+        yield f"  … {self.left_out} frames left out …\n"
+        yield from traceback.StackSummary.from_list(self[half:]).format(**kwargs)
+
+
+def is_machinery(filename):
+    return filename == KERNEL_FILE or "/IPython/core/" in filename or "/IPython/utils/" in filename
+
+
+def guest_frames(stack, max_frames):
+    """What a traceback shows: from the cell on, without the frames that run cells."""
+    start = 0
+    for index, frame in enumerate(stack):
+        if frame.filename.startswith("<cell "):
+            start = index
+            break
+    frames = [frame for frame in stack[start:] if not is_machinery(frame.filename)]
+    if len(frames) <= max_frames:
+        return traceback.StackSummary.from_list(frames)
+    half = max(1, max_frames // 2)
+    short = CutStack(frames[:half] + frames[-half:])
+    short.left_out = len(frames) - 2 * half
+    return short
+
+
+def format_traceback(exc, options):
+    """The lines of a traceback, as the interpreter prints it, bounded."""
+    if isinstance(exc, SyntaxError) and not exc.text and exc.filename and exc.lineno:
+        exc.text = linecache.getline(exc.filename, exc.lineno) or None  # compiled from a tree
+    try:
+        summary = traceback.TracebackException(type(exc), exc, exc.__traceback__)
+        linked, seen = [summary], set()
+        while linked:
+            one = linked.pop()
+            if one is None or id(one) in seen:
+                continue
+            seen.add(id(one))
+            one.stack = guest_frames(one.stack, options["max_frames"])
+            linked += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
+        text = "".join(summary.format())
+    except Exception:  # an exception that lies about itself
+        text = f"{safe_text(lambda: type(exc).__name__)}: {safe_text(str, exc)}"
+    if options["strip"] and "\x1b" in text:
+        text = ANSI.sub("", text)
+    return cut(text, options["max_traceback"]).splitlines()
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+CLOCK_REALTIME_COARSE = 5  # of linux/time.h; the time module does not name it
+IGNORED_DIRECTORIES = frozenset(("__pycache__", "node_modules", "site-packages"))
+MIME_OF_SUFFIX = {  # beyond what the mimetypes module knows everywhere
+    "ipynb": "application/x-ipynb+json",
+    "md": "text/markdown",
+    "parquet": "application/vnd.apache.parquet",
+    "svg": "image/svg+xml",
+    "webp": "image/webp",
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+}
+
+
+def mime_of(path):
+    import mimetypes
+
+    suffix = path.rpartition(".")[2].lower()
+    return (
+        MIME_OF_SUFFIX.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+    )
+
+
+class Workspace:
+    """Says which files below a directory a run created or changed.
+
+    By a walk after the run, of so many entries at most, breadth first. A file counts when its
+    change time (which no call can set back) is not before the run's start and its size, contents
+    time or inode is not what it was. While the workspace is small it is walked before the run too,
+    so that files which came between two runs are known.
+    """
+
+    SMALL = 200
+
+    def __init__(self, root):
+        self.root = root
+        self.known = {}  # path: what it was like
+        self.entries = 0
+        self.scandir, self.clock = os.scandir, time.clock_gettime_ns
+
+    def begin(self, max_entries):
+        if self.entries <= self.SMALL:
+            self.walk(max_entries)
+        # The clock of the file system, which lags behind the precise one.
+        self.start = self.clock(CLOCK_REALTIME_COARSE)
+
+    def end(self, max_entries, max_files):
+        """(files, whether all were looked at, how many are not in the list)"""
+        known = self.known
+        seen, complete = self.walk(max_entries)
+        changed = [
+            (path, status.st_size, "changed" if path in known else "created")
+            for path, status in seen
+            if status.st_ctime_ns >= self.start and known.get(path) != self.known[path]
+        ]
+        files = [
+            {"path": path, "size": size, "mime": mime_of(path), "change": change}
+            for path, size, change in sorted(changed)[:max_files]
+        ]
+        return files, complete, len(changed) - len(files)
+
+    def walk(self, max_entries):
+        self.entries = 0
+        seen, directories = [], collections.deque([""])
+        while directories:
+            prefix = directories.popleft()
+            try:
+                with self.scandir(f"{self.root}/{prefix}") as entries:
+                    for entry in entries:
+                        self.entries += 1
+                        if self.entries > max_entries:
+                            directories.clear()
+                            break
+                        self.note(entry, prefix, seen, directories)
+            except OSError:  # gone, or not ours to read
+                continue
+        self.known = {
+            path: (status.st_mtime_ns, status.st_size, status.st_ino) for path, status in seen
+        }
+        return seen, self.entries <= max_entries
+
+    @staticmethod
+    def note(entry, prefix, seen, directories):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in IGNORED_DIRECTORIES and not entry.name.startswith("."):
+                directories.append(f"{prefix}{entry.name}/")
+        elif entry.is_file(follow_symlinks=False):
+            seen.append((prefix + entry.name, entry.stat(follow_symlinks=False)))
+
+
+# ---- cells --------------------------------------------------------------------------------------
+
+# What IPython may be able to read although Python cannot.
+MAYBE_IPYTHON = re.compile(r"[%!?]|^\s*(?:>>>|In \[)|\A[/,; \t]", re.MULTILINE)
+SURELY_IPYTHON = re.compile(r"^\s*(?:[%!?]|\w[\w, .]*=\s*[%!])|\?\s*$", re.MULTILINE)
+# Commands that IPython takes without a percent sign, when nothing of that name is defined.
+AUTOMAGIC = re.compile(
+    r"\s*(cat|cd|cp|env|history|less|ll|ls|man|mkdir|more|mv|pip|pwd|rm|rmdir|run|time|timeit|who"
+    r"|who_ls|whos)(?:\s+[^\s=(,.\[].*)?\Z"
+)
+
+AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+FUTURE = 0
+for _feature in __import__("__future__").all_feature_names:
+    FUTURE |= getattr(__import__("__future__"), _feature).compiler_flag
+CO_COROUTINE = 0x80
+
+
+def is_silenced(source, last):
+    """Does a semicolon follow the last expression?"""
+    if ";" not in source:
+        return False
+    line = source.splitlines()[last.end_lineno - 1].encode("utf-8", "surrogatepass")
+    return line[last.end_col_offset :].lstrip().startswith(b";")
+
+
+class Kernel:
+    """The guest's namespace and all that belongs to it."""
+
+    def __init__(self):
+        self.channel = None
+        self.streams = None
+        self.interrupts = Interrupts()
+        self.workspace = Workspace("/workspace")
+        self.module = types.ModuleType("__main__")
+        self.namespace = vars(self.module)
+        self.inputs, self.outputs = [""], {}
+        self.shell = None
+        self.shell_state = "unknown"  # made, missing, unknown
+        self.loop = None
+        self.policy = None
+        self.guest_builtins = {}
+        self.modules = {}
+        self.run = Run()
+        self.running = False
+        self.shell_result = None  # of a cell that IPython's extensions were told of
+        self.inline = None  # %config InlineBackend
+        self.formatters = 0
+        self.print_pretty = None
+        self.reset()
+
+    def reset(self):
+        """An empty namespace, as a new kernel has it."""
+        self.count = 1
+        self.flags = 0
+        self.unders = self.unders_set = ("", "", "")  # the last results; those in the namespace
+        self.inputs[:] = [""]
+        self.outputs.clear()
+        self.namespace.clear()
+        self.namespace.update(
+            __name__="__main__",
+            __doc__=None,
+            __package__=None,
+            __loader__=None,
+            __spec__=None,
+            __builtins__=builtins,
+            In=self.inputs,
+            _ih=self.inputs,
+            Out=self.outputs,
+            _oh=self.outputs,
+            _dh=[os.getcwd()],
+        )
+        for name in ("_", "__", "___", "_i", "_ii", "_iii"):
+            self.namespace[name] = ""
+        if self.shell is not None:
+            self.namespace["get_ipython"] = self.shell.get_ipython
+        elif importlib.util.find_spec("IPython") is not None:
+            self.namespace["get_ipython"] = self.get_ipython
+        self.hidden = dict(self.namespace)
+
+    # -- a run --
+
+    def execute(self, request):
+        """Handle "execute". Whatever the cell does is a reply; nothing escapes."""
+        self.run = run = Run(request.get("id"), request.get("options"))
+        count = self.count
+        self.begin_run(run)
+        status, error, lines, exit_code, result = "ok", None, [], 0, None
+        failed = None
+        try:
+            result = call_guest(self.run_cell, request["code"], run)
+        except BaseException as exc:
+            failed = exc
+        if os.getpid() != self.channel_owner():
+            self.leave_child(failed)
+        try:
+            call_guest(self.finish_run)
+        except BaseException as exc:
+            failed = failed or exc
+
+        self.end_run()
+        if failed is not None:
+            status, exit_code = self.judge(failed)
+            if status != "exit":
+                error = {
+                    "name": safe_text(lambda: type(failed).__name__),
+                    "value": cut(safe_text(str, failed), run.options["max_traceback"]),
+                }
+                lines = format_traceback(failed, run.options)
+            failed = None  # its traceback refers to this frame
+        self.running = False
+
+        notes = run.notes()
+        files, counted = [], True
+        if run.options["files"]:
+            files, counted, more = self.workspace.end(
+                run.options["max_entries"], run.options["max_files"]
+            )
+            if more:
+                notes.append(f"{more} more files were created or changed")
+            if not counted:
+                notes.append(
+                    f"the workspace holds more than {run.options['max_entries']} entries: "
+                    "files beyond them were not counted"
+                )
+        return {
+            "op": "done",
+            "id": run.id,
+            "status": status,
+            "result": result,
+            "error": error,
+            "traceback": lines,
+            "exit_code": exit_code,
+            "count": count,
+            "files": files,
+            "files_counted": counted,
+            "notes": notes,
+        }
+
+    def begin_run(self, run):
+        """Put in order what the last run may have left in disorder."""
+        self.streams.restore()
+        self.interrupts.raised = False
+        self.interrupts.listen()
+        self.restore_modules()
+        self.namespace["__builtins__"] = builtins
+        # A warning is shown once in a run, not once in a session.
+        forget_warnings()
+        if run.options["files"]:
+            self.workspace.begin(run.options["max_entries"])
+        if self.inline is not None:
+            self.inline.apply(run.options)
+        size = run.options["figure_size"]
+        if size and "matplotlib" in sys.modules:
+            sys.modules["matplotlib"].rcParams["figure.figsize"] = [float(side) for side in size]
+        self.running = True
+        if self.guest_builtins:
+            vars(builtins).update(self.guest_builtins)
+
+    def finish_run(self):
+        """The last that may run guest code: figures, and streams that the guest made."""
+        self.show_figures()
+        result, self.shell_result = self.shell_result, None
+        if result is not None:
+            self.shell.events.trigger("post_execute")
+            self.shell.events.trigger("post_run_cell", result)
+        self.streams.flush()
+
+    def end_run(self):
+        self.guest_builtins = take_builtins()
+        # A tracer would trace us too; and we need some room on the stack.
+        sys.settrace(None)
+        sys.setprofile(None)
+        if sys.getrecursionlimit() < 1000:
+            sys.setrecursionlimit(1000)
+        # What could not be written because the descriptor was closed can be now.
+        self.streams.restore_descriptors()
+        self.streams.flush()
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
+
+    def keep_modules(self):
+        if "sys" in sys.modules and "builtins" in sys.modules:
+            self.modules = dict(sys.modules)
+
+    def restore_modules(self):
+        """After sys.modules.clear() the session would be lost: most modules load only once."""
+        modules = sys.modules
+        if "sys" not in modules or "builtins" not in modules:
+            for name, module in self.modules.items():
+                modules.setdefault(name, module)
+        modules["__main__"] = self.module
+
+    def judge(self, exc):
+        """(status, exit code) of a run that raised."""
+        if isinstance(exc, SystemExit):
+            if exc.code is None or isinstance(exc.code, int):
+                return "exit", int(exc.code or 0) & 0xFF
+            print(safe_text(str, exc.code), file=self.streams.stderr, flush=True)
+            return "exit", 1
+        if isinstance(exc, KeyboardInterrupt) and self.interrupts.raised:
+            return "interrupted", 130
+        return "error", 1
+
+    def channel_owner(self):
+        return self.channel.owner if self.channel else os.getpid()
+
+    def leave_child(self, exc):
+        """The guest forked, and this is the child at the end of the cell: it ends as a script would."""
+        code = 0
+        if exc is not None:
+            status, code = self.judge(exc)
+            if status != "exit":
+                lines = format_traceback(exc, self.run.options)
+                print("\n".join(lines), file=self.streams.stderr)
+        self.streams.flush()
+        os._exit(code)
+
+    # -- code --
+
+    def run_cell(self, source, run):
+        """Run a cell; the bundle of its last expression, if it has one that says something."""
+        if not source.strip():
+            return None
+        self.interrupts.check()
+        name, number = f"<cell {self.count}>", self.count
+        try:
+            source, tree = self.parse(source, name)
+        finally:
+            self.store_input(source, name)
+            self.count += 1
+        if self.shell is not None:
+            tree = self.tell_shell(source, tree)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            if not is_silenced(source, tree.body[-1]):
+                last = ast.Expression(tree.body.pop().value)
+        # Both are compiled before one runs: a cell with an error of syntax does nothing.
+        code = compile(tree, name, "exec", self.flags | AWAIT, True) if tree.body else None
+        if code is not None:
+            self.flags |= code.co_flags & FUTURE
+        if last is not None:
+            last = compile(last, name, "eval", self.flags | AWAIT, True)
+        if code is not None:
+            self.run_code(code)
+        if last is None:
+            return None
+        value = self.run_code(last)
+        if value is None:
+            return None
+        # Before it is shown: a broken __repr__ fails the cell, but `_` is there to look at.
+        self.store_output(number, value)
+        data, _ = self.bundle(value)
+        return run.fit(data) or None
+
+    def run_code(self, code):
+        result = eval(code, self.namespace)
+        return self.run_coroutine(result) if code.co_flags & CO_COROUTINE else result
+
+    def run_coroutine(self, coroutine):
+        import asyncio
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        task = self.loop.create_task(coroutine)
+        try:
+            return self.loop.run_until_complete(task)
+        finally:
+            if not task.done():  # interrupted: it must not go on in the next cell
+                task.cancel()
+                try:
+                    self.loop.run_until_complete(task)
+                except asyncio.CancelledError:
+                    pass
+
+    def parse(self, source, name):
+        """(source, tree), by IPython's rules where Python's own do not fit."""
+        if self.is_automagic(source):
+            return self.parse_with_shell(source, name)
+        try:
+            return source, self.parse_python(source, name)
+        except SyntaxError as exc:
+            if not MAYBE_IPYTHON.search(source):
+                raise
+            if self.get_ipython() is not None:
+                return self.parse_with_shell(source, name)
+            if SURELY_IPYTHON.search(source):
+                raise SyntaxError(
+                    "this cell uses a %magic, !command or ?help, and IPython, which provides "
+                    "them, is not installed for this Python",
+                    (name, exc.lineno, exc.offset, exc.text),
+                ) from None
+            import textwrap
+
+            return source, self.parse_python(textwrap.dedent(source), name)
+
+    def parse_python(self, source, name):
+        return compile(source, name, "exec", self.flags | AWAIT | ast.PyCF_ONLY_AST, True)
+
+    def parse_with_shell(self, source, name):
+        source = self.get_ipython().transform_cell(source)
+        return source, self.parse_python(source, name)
+
+    def is_automagic(self, source):
+        match = AUTOMAGIC.match(source)
+        if match is None or match[1] in self.namespace or match[1] in vars(builtins):
+            return False
+        return self.get_ipython() is not None
+
+    def store_input(self, source, name):
+        # Tracebacks quote source through linecache; a cell has no file to read it from.
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        namespace = self.namespace
+        namespace["_iii"] = namespace.get("_ii", "")
+        namespace["_ii"] = namespace.get("_i", "")
+        namespace["_i"] = self.inputs[-1] if self.inputs else ""
+        namespace[f"_i{self.count}"] = source
+        self.inputs.append(source)
+
+    def store_output(self, number, value):
+        """Set Out, _, __, ___ and _N; leave alone what the guest calls _ itself."""
+        namespace, unders = self.namespace, self.unders
+        if value is self.outputs:
+            return
+        ours = self.unders_set
+        free = (
+            "_" not in vars(builtins)
+            and namespace.get("_", ours[0]) is ours[0]
+            and namespace.get("__", ours[1]) is ours[1]
+            and namespace.get("___", ours[2]) is ours[2]
+        )
+        self.unders = unders = (value, unders[0], unders[1])
+        if free:
+            namespace["_"], namespace["__"], namespace["___"] = self.unders_set = unders
+        namespace[f"_{number}"] = self.outputs[number] = value
+        if len(self.outputs) > 1000:
+            oldest = next(iter(self.outputs))
+            del self.outputs[oldest]
+            namespace.pop(f"_{oldest}", None)
+
+    # -- display --
+
+    def bundle(self, value, include=None, exclude=None):
+        """(data, metadata), by IPython's formatters if the guest has registered some there."""
+        if self.shell is not None and count_formatters(self.shell) != self.formatters:
+            formatter = self.shell.display_formatter
+            return super(type(formatter), formatter).format(value, include, exclude)
+        return mime_bundle(value, self.run.options, include, exclude)
+
+    def display(self, value, include=None, exclude=None, metadata=None):
+        data, more = self.bundle(value, include, exclude)
+        if data:
+            self.publish(data, {**more, **(metadata or {})})
+
+    def publish(self, data, metadata=None):
+        run = self.run
+        self.streams.flush()  # what was printed before must be seen before
+        if not self.running:  # a thread that outlived its run: as text, where its prints go
+            print(cut(as_text("text/plain", data.get("text/plain", "")), run.options["max_repr"]))
+            return
+        run.displays += 1
+        if run.displays > run.options["max_displays"]:
+            run.left_out["displays beyond max_displays"] += 1
+            return
+        fitting = run.fit(data)
+        if fitting and self.channel is not None:
+            metadata = json.loads(json.dumps(metadata or {}, default=str))
+            message = {"op": "display", "id": run.id, "data": fitting, "metadata": metadata}
+            if not self.channel.send(message):
+                run.left_out["displays too large to send"] += 1
+        self.interrupts.check()
+
+    def show_figures(self):
+        """Show and close pyplot's figures, but none whose picture has just been shown."""
+        figures = open_figures()
+        if not figures:
+            return
+        run = self.run
+        try:
+            for figure in figures:
+                if run.images >= run.options["max_images"]:
+                    run.left_out["images beyond max_images"] += 1
+                    continue
+                image = render_figure(figure, run.options)
+                if image is None or run.shown_figures.get(id(figure)) == image[1]:
+                    continue
+                self.publish({image[0]: image[1], "text/plain": repr(figure)})
+        finally:
+            pyplot = sys.modules.get("matplotlib.pyplot")
+            if pyplot is not None:
+                pyplot.close("all")
+
+    # -- IPython --
+
+    def get_ipython(self):
+        """The shell, made when first asked for; None without IPython."""
+        if self.shell_state == "unknown":
+            try:
+                import IPython  # noqa: F401  (AFTER_IMPORT makes the shell)
+
+                if self.shell is None:
+                    self.make_shell()
+            except ImportError:
+                self.shell_state = "missing"
+        return self.shell
+
+    def make_shell(self):
+        if self.shell is None:
+            self.shell = make_shell(self)
+            self.shell_state = "made"
+            self.formatters = count_formatters(self.shell)
+            self.hidden.update(self.shell.user_ns_hidden)
+
+    def pretty_printer(self):
+        """IPython's printer of nested and long things; None without IPython."""
+        if self.print_pretty is None and self.get_ipython() is not None:
+            from IPython.lib.pretty import pretty
+
+            self.print_pretty = pretty
+        return self.print_pretty
+
+    def tell_shell(self, source, tree):
+        """What IPython's extensions (%autoreload …) wait for before a cell."""
+        shell = self.shell
+        if any(shell.events.callbacks.values()):
+            from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
+
+            info = ExecutionInfo(source, True, False, True, None)
+            self.shell_result = ExecutionResult(info)
+            shell.events.trigger("pre_execute")
+            shell.events.trigger("pre_run_cell", info)
+        return shell.transform_ast(tree) if shell.ast_transformers else tree
+
+    # -- the other requests --
+
+    def state(self, request):
+        """Handle "state": variables that JSON can carry, in and out."""
+        skipped, state = [], {}
+        for name, value in request.get("set", {}).items():
+            if name.isidentifier() and not name.startswith("__"):
+                self.namespace[name] = value
+            else:
+                skipped.append(name)
+        if request.get("get"):
+            size = 0
+            for name, value in list(self.namespace.items()):
+                if not self.is_state(name, value):
+                    continue
+                text = json.dumps(value) if is_json(value) else None
+                size += len(text or "")
+                if text is None or size > MAX_REPLY // 2:
+                    skipped.append(name)
+                else:
+                    state[name] = value
+        return {"op": "state", "id": request.get("id"), "state": state, "skipped": skipped}
+
+    def is_state(self, name, value):
+        if not isinstance(name, str) or name.startswith("_") or isinstance(value, types.ModuleType):
+            return False
+        return self.hidden.get(name, self) is not value
+
+    def set_policy(self, request):
+        """Handle "policy": what the guest's code may import. Empty lists lift it."""
+        allowed, blocked = tuple(request.get("allowed", ())), tuple(request.get("blocked", ()))
+        if self.policy is None:
+            self.policy = builtins.__import__  # the real one
+        real = self.policy
+        builtins.__import__ = guarded_import(allowed, blocked, real) if allowed or blocked else real
+        remember_builtins()
+        return {"op": "policy"}
+
+    def ping(self, request):
+        return {
+            "op": "pong",
+            "id": request.get("id"),
+            "protocol": PROTOCOL,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "ipython": "get_ipython" in self.hidden,
+        }
+
+    HANDLERS = {"execute": execute, "state": state, "policy": set_policy, "ping": ping}
+
+    def handle(self, request):
+        handler = self.HANDLERS.get(request.get("op")) if isinstance(request, dict) else None
+        if handler is None:
+            return {"op": "error", "id": None, "message": "no such operation"}
+        try:
+            return handler(self, request)
+        except Exception as exc:
+            self.running = False
+            text = safe_text(lambda: f"{type(exc).__name__}: {exc}")
+            if handler is not self.HANDLERS["execute"]:
+                return {"op": "error", "id": request.get("id"), "message": text}
+            # The guest broke what we need to make the report, or we did.
+            return {
+                "op": "done",
+                "id": request.get("id"),
+                "status": "error",
+                "result": None,
+                "error": {"name": "KernelError", "value": f"the run could not be reported: {text}"},
+                "traceback": [],
+                "exit_code": 1,
+                "count": self.count,
+                "files": [],
+                "files_counted": False,
+                "notes": [],
+            }
+
+    # -- a life --
+
+    def open(self, fd, workspace):
+        self.streams = Streams()
+        self.channel = Channel(fd)
+        self.interrupts.meant_for_a_run = self.channel.request_waits
+        self.workspace = Workspace(workspace)
+        os.register_at_fork(before=self.streams.flush, after_in_child=self.close_in_child)
+        self.streams.restore()
+        self.interrupts.listen()
+        sys.modules["__main__"] = self.module
+        self.keep_modules()
+        try:
+            os.chdir(workspace)
+        except OSError:  # then where we are
+            pass
+        self.namespace["_dh"][:] = [os.getcwd()]
+
+    def close_in_child(self):
+        if self.channel is not None and os.getpid() != self.channel.owner:
+            try:
+                os.close(self.channel.fd)
+            except OSError:
+                pass
+
+    def loop_forever(self):
+        receive, handle, send = self.channel.receive, self.handle, self.channel.send
+        while True:
+            request = receive()
+            if request is None:
+                return
+            reply = handle(request)
+            if not send(reply):
+                # Only a result can be that long: less of it.
+                reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
+                text = (reply.get("result") or {}).get("text/plain", "")
+                reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
+                send(reply)
+
+
+def is_json(value, depth=0):
+    """Would it come back from JSON as the same thing? (A tuple comes back as a list.)"""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    if kind is float:
+        return value - value == 0  # neither infinite nor NaN
+    if depth > 50:
+        return False
+    if kind is list or kind is tuple:
+        return all(is_json(member, depth + 1) for member in value)
+    if kind is dict:
+        return all(type(k) is str and is_json(member, depth + 1) for k, member in value.items())
+    return False
+
+
+def forget_warnings():
+    mutated = getattr(warnings, "_filters_mutated", None) or getattr(
+        warnings, "_filters_mutated_lock_held", None
+    )
+    try:
+        mutated()
+    except Exception:  # no such thing any more: then once in a session
+        pass
+
+
+# ---- IPython's shell ----------------------------------------------------------------------------
+
+
+def count_formatters(shell):
+    """Changes when the guest registers a formatter, or by %precision."""
+    display_formatter = shell.display_formatter
+    count = display_formatter.formatters["text/plain"].float_format != "%r"
+    for formatter in display_formatter.formatters.values():
+        count += len(formatter.type_printers) + len(formatter.deferred_printers)
+    for formatter in (
+        display_formatter.mimebundle_formatter,
+        display_formatter.ipython_display_formatter,
+    ):
+        count += len(formatter.type_printers) + len(formatter.deferred_printers)
+    return count
+
+
+def make_shell(kernel):
+    """IPython's shell over the kernel's namespace: no history file, no thread, no terminal."""
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets import Bool, Dict, Set, Unicode
+    from traitlets.config import Config, SingletonConfigurable
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data, metadata=None, **_):
+            kernel.publish(data, metadata)
+
+        def clear_output(self, wait=False):
+            pass
+
+    class Hook(DisplayHook):
+        """For code that the guest gives to the shell itself: get_ipython().run_cell()."""
+
+        def __call__(self, result=None):
+            if result is not None and not self.quiet():
+                kernel.display(result)
+
+    class Formatter(DisplayFormatter):
+        def format(self, obj, include=None, exclude=None):
+            return kernel.bundle(obj, include, exclude)
+
+    class InlineBackend(SingletonConfigurable):
+        """Takes `%config InlineBackend.figure_format = …`, as notebooks have it."""
+
+        figure_format = Unicode().tag(config=True)
+        figure_formats = Set().tag(config=True)
+        print_figure_kwargs = Dict().tag(config=True)
+        rc = Dict().tag(config=True)
+        close_figures = Bool(True).tag(config=True)
+
+        def apply(self, options):
+            wanted = {self.figure_format, *self.figure_formats}
+            if wanted & {"retina", "png2x"}:
+                options["figure_scale"] = 2
+            options["figure_format"] = (
+                wanted & {"svg", "jpeg"} or {options["figure_format"]}
+            ).pop()
+
+    class Shell(InteractiveShell):
+        displayhook_class = Hook
+        display_pub_class = Publisher
+        execution_count = property(lambda self: kernel.count, lambda self, value: None)
+
+        # Not made, and hardly ever asked for.
+        profile_dir = types.SimpleNamespace(location="/tmp/ipython")
+
+        def init_ipython_dir(self, ipython_dir):
+            pass
+
+        init_profile_dir = init_ipython_dir
+
+        def init_virtualenv(self):
+            pass
+
+        def init_display_formatter(self):
+            self.display_formatter = Formatter(parent=self)
+            kernel.inline = InlineBackend.instance(parent=self)
+            self.configurables += [self.display_formatter, kernel.inline]
+
+        def init_prompts(self):
+            pass
+
+        def enable_gui(self, gui=None):
+            pass
+
+        def enable_matplotlib(self, gui=None):
+            import matplotlib.pyplot  # noqa: F401  (figures are captured without more)
+
+            return gui or "inline", "agg"
+
+        def ask_exit(self):
+            raise SystemExit
+
+        def system(self, command):
+            """Run a command on descriptors 1 and 2, which the parent reads."""
+            import subprocess
+
+            command = self.var_expand(command, depth=1)
+            kernel.streams.flush()
+            shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+            code = subprocess.call(
+                command, shell=True, executable=shell, stdin=subprocess.DEVNULL
+            )
+            self.user_ns["_exit_code"] = code
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.xmode = "Plain"
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.autoindent = False
+    namespace = kernel.namespace
+    names = ("exit", "quit", "open", "_", "__", "___", "_i", "_ii", "_iii")
+    before = {name: namespace[name] for name in names if name in namespace}
+    shell = Shell.instance(config=config, user_module=kernel.module)
+    atexit.unregister(shell.atexit_operations)
+    shell.loop_runner = kernel.run_coroutine
+    shell.set_hook("show_in_pager", page, 1)
+    # One list of inputs and one of outputs, whoever adds to them.
+    history = shell.history_manager
+    history.input_hist_parsed[:] = history.input_hist_raw[:] = kernel.inputs
+    history.output_hist.update(kernel.outputs)
+    kernel.inputs, kernel.outputs = history.input_hist_parsed, history.output_hist
+    # Python's own open() and our exit(), not IPython's.
+    for name in names:
+        namespace.pop(name, None)
+    namespace.update(before)
+    # It has put its own display() there.
+    builtins.display = display
+    remember_builtins()
+    return shell
+
+
+def page(shell, data, start=0, screen_lines=0, pager_cmd=None):
+    """What `?` and some magics show: there is nobody to turn pages."""
+    text = data.get("text/plain", "") if isinstance(data, dict) else data
+    print(ANSI.sub("", text))
+
+
+# ---- a zygote's part ----------------------------------------------------------------------------
+
+PRELOAD = ("numpy", "pandas", "matplotlib.pyplot", "IPython")
+# Each thread of a pool costs a stack and a scheduler; a sandbox has about one processor.
+ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+WARM_UP = (
+    "x = 1 + 1",
+    "x",
+    "print(x)",
+    "[x, 'a', {'b': None}]",
+    "def f(a):\n    return a / 0\nf(x)",
+    "import os, sys, json, re, math\nprint(os.getcwd())",
+    "'a' +",
+)
+WARM_UP_ONCE = (
+    "await __import__('asyncio').sleep(0)",
+    "%timeit -n1 -r1 pass",
+    "import numpy as np\nnp.arange(12.0).reshape(3, 4) @ np.ones((4, 2))",
+    "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})\ndf",
+    "df.describe()",
+    "df.groupby('b').a.sum()",
+    "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('t')\nplt.show()",
+    "import sympy\nsympy.Symbol('x') ** 2",
+)
+
+KERNEL = Kernel()
+NUMPY_STATE = None  # address of the state of numpy's legacy generator
+
+
+def set_environment():
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("MPLBACKEND", "agg")
+    # The script's own directory gives way to the current one, as in a notebook.
+    if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(KERNEL_FILE)):
+        del sys.path[0]
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    sys.argv = [""]
+    if AFTER_IMPORT not in sys.meta_path:
+        sys.meta_path.insert(0, AFTER_IMPORT)
+
+
+def prepare(preload=PRELOAD):
+    """Make this process a zygote: everything imported and tried once, one thread, no garbage.
+
+    Returns {"imported", "missing": {module: why}, "threads", "seconds"}; the caller refuses to
+    serve with more than one thread. No guest code runs here.
+    """
+    begin = time.monotonic()
+    set_environment()
+    imported, missing = [], {}
+    for name in preload:
+        try:
+            importlib.import_module(name)
+            imported.append(name)
+        except Exception as exc:  # an interpreter that lacks a library is fine
+            missing[name] = f"{type(exc).__name__}: {exc}"
+    KERNEL.get_ipython()
+    mime_of("a.csv")
+    warm_up(set(imported))
+    locate_numpy_state()
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    # OpenBLAS keeps a thread, which a raw clone would not take along: its lock would never be
+    # released in the child. A fork makes it stop, in the parent too.
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return {
+        "imported": imported,
+        "missing": missing,
+        "threads": len(os.listdir("/proc/self/task")),
+        "seconds": round(time.monotonic() - begin, 3),
+    }
+
+
+def warm_up(imported):
+    """Run common cells, so that a child finds their code paths specialised and their caches full."""
+    saved = [os.dup(fd) for fd in range(3)]
+    null = os.open(os.devnull, os.O_RDWR)
+    directory = os.getcwd()
+    try:
+        for fd in range(3):
+            os.dup2(null, fd)
+        KERNEL.streams = Streams()
+        for code in WARM_UP * 40:
+            KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
+        for code in WARM_UP_ONCE:
+            words = re.findall(r"import (\w+(?:\.\w+)?)", code)
+            if all(word in imported or word in sys.modules for word in words):
+                KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
+        KERNEL.streams.flush()
+    finally:
+        for fd in range(3):
+            os.dup2(saved[fd], fd)
+        spare = KERNEL.streams.spare if KERNEL.streams else []
+        for fd in (*saved, null, *spare):
+            os.close(fd)
+        os.chdir(directory)
+    if KERNEL.loop is not None:
+        KERNEL.loop.close()  # its epoll would be shared by all children
+        KERNEL.loop = None
+        sys.modules["asyncio"].set_event_loop(None)
+    KERNEL.streams = None
+    KERNEL.run = Run()
+    linecache.clearcache()
+    KERNEL.reset()
+
+
+def locate_numpy_state():
+    """np.random.seed() costs a forked child 0.7 ms of page faults; writing its 2.5 kB does not."""
+    global NUMPY_STATE
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is None:
+        return
+    try:
+        import ctypes
+
+        legacy = numpy_random.mtrand._rand
+        address = legacy._bit_generator.ctypes.state_address
+        legacy.seed(1)
+        key, position = legacy.get_state()[1:3]
+        held = ctypes.string_at(address, 2496 + 4)
+        if held == key.astype("<u4").tobytes() + int(position).to_bytes(4, "little"):
+            NUMPY_STATE = address
+    except Exception:  # another layout: np.random.seed() does it
+        NUMPY_STATE = None
+
+
+def after_fork():
+    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if NUMPY_STATE is not None:
+        state = os.urandom(2496) + (624).to_bytes(4, "little")
+        sys.modules["ctypes"].memmove(NUMPY_STATE, state, len(state))
+    elif numpy_random is not None:
+        numpy_random.seed()
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+    threading.main_thread()._set_native_id()
+    gc.enable()
+
+
+def serve(fd=3, workspace="/workspace"):
+    """Be a kernel on this descriptor until it is closed. Does not return."""
+    status = 1
+    try:
+        set_environment()
+        after_fork()
+        KERNEL.open(fd, workspace)
+        KERNEL.loop_forever()
+        status = 0
+        atexit._run_exitfuncs()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        if KERNEL.streams is not None:
+            KERNEL.streams.flush()
+        os._exit(status)
+
+
+def main(argv):
+    serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
+
+
+if __name__ == "__main__":
+    main(sys.argv)
