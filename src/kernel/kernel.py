@@ -30,7 +30,7 @@ same namespace and rewrites cells with %magics, !commands or ?help into plain Py
 result is then run like any other cell, so that both behave alike.
 
 The guest shares this process and may do to it what it likes; nothing here is a boundary. Against
-accidents and pranks, this file keeps private copies of what it calls: see PRISTINE.
+accidents and pranks, this file keeps private copies of what it calls: copy_of(), PRISTINE.
 """
 
 import ast
@@ -62,6 +62,17 @@ import warnings
 # Functions look names up in the __builtins__ of their module: with a copy, a guest's
 # `builtins.len = None` does not reach the code below.
 __builtins__ = dict(vars(builtins))
+
+
+def copy_of(module):
+    copy = types.ModuleType(module.__name__)
+    vars(copy).update(vars(module))
+    return copy
+
+
+# Nor do `os.write = None` and its like.
+ast, fcntl, gc, io, json, linecache = map(copy_of, (ast, fcntl, gc, io, json, linecache))
+os, select, signal, time, traceback = map(copy_of, (os, select, signal, time, traceback))
 
 PROTOCOL = 1
 MAX_REQUEST = 64 << 20
@@ -96,7 +107,8 @@ ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-
 # SIGINT may come at any time: before the cell has started, while a message is half written, after
 # the cell has ended. It raises KeyboardInterrupt only below a frame of call_guest(), where somebody
 # waits for it, and not below Channel.flush(). Elsewhere it is noted and the next cell sees it, if
-# it was meant for that.
+# it was meant for that. Until a handler is there it is blocked; a parent that blocks it before it
+# starts us loses none.
 
 
 def call_guest(function, *args):
@@ -111,14 +123,15 @@ class Interrupts:
         self.meant_for_a_run = lambda: False
 
     def handle(self, _signum, frame):
+        sending = False
         while frame is not None:
             if frame.f_code is Channel.flush.__code__:
+                sending = True
+            elif frame.f_code is call_guest.__code__:
                 self.pending = True
+                if not sending:
+                    self.check()
                 return
-            if frame.f_code is call_guest.__code__:
-                self.pending = False
-                self.raised = True
-                raise KeyboardInterrupt
             frame = frame.f_back
         self.pending = self.meant_for_a_run()
 
@@ -162,7 +175,6 @@ class Channel:
         self.lock = threading.RLock()
         self.outgoing = collections.deque()
         self.flushing = False
-        self.read, self.write, self.getpid = os.read, os.write, os.getpid
 
     def receive(self):
         """The next request; None at the end of the stream."""
@@ -177,7 +189,7 @@ class Channel:
     def read_exactly(self, size):
         chunks = []
         while size:
-            chunk = self.read(self.fd, min(size, 1 << 20))
+            chunk = os.read(self.fd, min(size, 1 << 20))
             if not chunk:
                 break
             self.partial = True
@@ -207,8 +219,8 @@ class Channel:
         try:
             while self.outgoing:
                 rest = memoryview(self.outgoing.popleft())
-                while rest and self.getpid() == self.owner:
-                    rest = rest[self.write(self.fd, rest) :]
+                while rest and os.getpid() == self.owner:
+                    rest = rest[os.write(self.fd, rest) :]
         finally:
             self.flushing = False
 
@@ -224,7 +236,6 @@ class Streams:
         self.spare = [hide_descriptor(fd) for fd in range(3)]
         self.identity = [self.identify(fd) for fd in self.spare]
         self.stdin = self.stdout = self.stderr = None
-        self.fstat, self.dup2 = os.fstat, os.dup2
 
     @staticmethod
     def identify(fd):
@@ -234,13 +245,13 @@ class Streams:
     def restore_descriptors(self):
         for fd in range(3):
             try:
-                status = self.fstat(fd)
+                status = os.fstat(fd)
                 if (status.st_dev, status.st_ino) == self.identity[fd]:
                     continue
             except OSError:
                 pass
             try:
-                self.dup2(self.spare[fd], fd, True)
+                os.dup2(self.spare[fd], fd, True)
             except OSError:  # the spare ones are closed too
                 pass
 
@@ -267,7 +278,8 @@ class Streams:
     def flush(self):
         """Write out what is buffered, by the guest's streams too; errors are theirs."""
         # A wrapper that the guest put in place of ours may keep text of its own.
-        for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
+        theirs = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+        for stream in (*theirs, self.stdout, self.stderr):
             try:
                 stream.flush()
             except Exception:
@@ -798,13 +810,12 @@ class Workspace:
         self.root = root
         self.known = {}  # path: what it was like
         self.entries = 0
-        self.scandir, self.clock = os.scandir, time.clock_gettime_ns
 
     def begin(self, max_entries):
         if self.entries <= self.SMALL:
             self.walk(max_entries)
         # The clock of the file system, which lags behind the precise one.
-        self.start = self.clock(CLOCK_REALTIME_COARSE)
+        self.start = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
 
     def end(self, max_entries, max_files):
         """(files, whether all were looked at, how many are not in the list)"""
@@ -827,7 +838,7 @@ class Workspace:
         while directories:
             prefix = directories.popleft()
             try:
-                with self.scandir(f"{self.root}/{prefix}") as entries:
+                with os.scandir(f"{self.root}/{prefix}") as entries:
                     for entry in entries:
                         self.entries += 1
                         if self.entries > max_entries:
@@ -1093,21 +1104,31 @@ class Kernel:
             self.flags |= code.co_flags & FUTURE
         if last is not None:
             last = compile(last, name, "eval", self.flags | AWAIT, True)
-        if code is not None:
-            self.run_code(code)
-        if last is None:
+        value = self.run_codes([part for part in (code, last) if part is not None])
+        if last is None or value is None:
             return None
-        value = self.run_code(last)
-        if value is None:
-            return None
-        # Before it is shown: a broken __repr__ fails the cell, but `_` is there to look at.
-        self.store_output(number, value)
-        data, _ = self.bundle(value)
+        try:
+            data, _ = self.bundle(value)
+        finally:  # a broken __repr__ fails the cell, but `_` is there to look at
+            self.store_output(number, value)
         return run.fit(data) or None
 
-    def run_code(self, code):
-        result = eval(code, self.namespace)
-        return self.run_coroutine(result) if code.co_flags & CO_COROUTINE else result
+    def run_codes(self, codes):
+        """The value of the last one. With one that awaits, all run in the event loop."""
+        if any(code.co_flags & CO_COROUTINE for code in codes):
+            return self.run_coroutine(self.await_codes(codes))
+        value = None
+        for code in codes:
+            value = eval(code, self.namespace)
+        return value
+
+    async def await_codes(self, codes):
+        value = None
+        for code in codes:
+            value = eval(code, self.namespace)
+            if code.co_flags & CO_COROUTINE:
+                value = await value
+        return value
 
     def run_coroutine(self, coroutine):
         import asyncio
@@ -1465,7 +1486,7 @@ def make_shell(kernel):
         """For code that the guest gives to the shell itself: get_ipython().run_cell()."""
 
         def __call__(self, result=None):
-            if result is not None and not self.quiet():
+            if result is not None:
                 kernel.display(result)
 
     class Formatter(DisplayFormatter):
@@ -1751,4 +1772,5 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # Interrupts.listen() lets it in
     main(sys.argv)

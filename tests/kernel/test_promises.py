@@ -1,0 +1,1067 @@
+"""What a kernel promises, one test a promise; all over the real process and its descriptors."""
+
+import base64
+import json
+import os
+import re
+import signal
+import struct
+import time
+
+import pytest
+from driver import KernelDied
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def png_size(image):
+    data = base64.b64decode(image)
+    assert data.startswith(PNG)
+    return struct.unpack(">II", data[16:24])
+
+
+def usable(kernel):
+    """The session goes on: a cell runs, prints, and gives its value."""
+    run = kernel.run("print('still'); 6 * 7")
+    return (run.status, run.text, run.stdout) == ("ok", "42", "still\n")
+
+
+# ---- state and results --------------------------------------------------------------------------
+
+
+def test_variables_functions_and_imports_persist(kernel):
+    kernel.run("import math\nx = 2\ndef f(): return math.floor(x + 0.5)")
+    assert kernel.run("f()").text == "2"
+
+
+def test_last_expression_is_the_result(shared):
+    assert shared.run("a = 1\na + 1").text == "2"
+
+
+def test_a_cell_without_a_value_has_no_result(shared):
+    assert shared.run("a = 1").done["result"] is None
+
+
+def test_counts_go_up_with_each_cell(kernel):
+    assert [kernel.run(c).done["count"] for c in ("1", "1/0", "", "2")] == [1, 2, 3, 3]
+
+
+def test_a_reply_has_exactly_the_promised_fields(shared):
+    done = shared.run("1").done
+    assert set(done) == {
+        "op", "id", "status", "result", "error", "traceback", "exit_code", "count", "files",
+        "files_counted", "notes",
+    }  # fmt: skip
+
+
+def test_ids_come_back(kernel):
+    reply = kernel.request(op="execute", id=987654321, code="1", options={})
+    assert reply["id"] == 987654321
+
+
+def test_top_level_await_works_and_its_loop_lasts(kernel):
+    kernel.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.01)\n    return 'late'")
+    kernel.run("t = asyncio.get_running_loop().create_task(later())\nawait asyncio.sleep(0)")
+    assert kernel.run("await t").text == "'late'"
+
+
+def test_functions_of_cells_have_source(shared):
+    shared.run("def sourced(x):\n    return x  # a comment")
+    assert "# a comment" in shared.run("import inspect; print(inspect.getsource(sourced))").stdout
+
+
+def test_current_directory_persists(kernel, workspace):
+    (workspace / "deeper").mkdir()
+    kernel.run("import os; os.chdir('deeper')")
+    assert kernel.run("os.path.basename(os.getcwd())").text == "'deeper'"
+
+
+def test_starts_in_the_workspace_and_imports_from_it(kernel, workspace):
+    (workspace / "own_module.py").write_text("VALUE = 5")
+    assert kernel.run("import own_module; own_module.VALUE").text == "5"
+
+
+def test_the_environment_reaches_the_guest(start):
+    kernel = start(env={"GIVEN": "yes"})
+    assert kernel.run("import os; os.environ['GIVEN']").text == "'yes'"
+
+
+def test_arguments_are_those_of_a_notebook(shared):
+    assert shared.run("import sys, argparse; argparse.ArgumentParser().parse_args(); sys.argv").text == "['']"
+
+
+# ---- printing -----------------------------------------------------------------------------------
+
+
+def test_all_is_printed_before_the_end_is_told(shared):
+    assert shared.run("print('x' * 100000)").stdout == "x" * 100000 + "\n"
+
+
+def test_lines_are_seen_while_the_cell_runs(kernel):
+    kernel.start("import time\nprint('first')\ntime.sleep(30)")
+    deadline = time.monotonic() + 10
+    while b"first" not in kernel.printed[kernel.out] and time.monotonic() < deadline:
+        kernel.read_printed(kernel.out)
+    kernel.interrupt()
+    assert kernel.finish().stdout == "first\n"
+
+
+def test_c_code_and_children_are_captured(shared):
+    run = shared.run(
+        "import ctypes, os, subprocess\nctypes.CDLL(None).puts(b'from C')\n"
+        "ctypes.CDLL(None).fflush(None)\nos.system('echo from sh')\n"
+        "subprocess.run(['sh', '-c', 'echo to stderr >&2'])"
+    )
+    assert run.stdout == "from C\nfrom sh\n" and run.stderr == "to stderr\n"
+
+
+def test_half_a_line_is_not_lost(shared):
+    assert shared.run("print('half', end='')").stdout == "half"
+
+
+def test_half_a_surrogate_does_not_fail_a_print(shared):
+    assert shared.run("print('\\udc80')").stdout == "\\udc80\n"
+
+
+def test_a_thread_prints_after_its_run(kernel):
+    run = kernel.run(
+        "import threading, time\ndef later():\n    time.sleep(0.3)\n    print('later')\n"
+        "threading.Thread(target=later).start()"
+    )
+    assert run.stdout == ""
+    time.sleep(0.6)
+    assert kernel.drain()[0] == "later\n"
+
+
+def test_a_thread_that_displays_after_its_run_prints(kernel):
+    kernel.run(
+        "import threading, time\ndef later():\n    time.sleep(0.3)\n    display('shown')\n"
+        "threading.Thread(target=later).start()"
+    )
+    time.sleep(0.6)
+    assert "shown" in kernel.drain()[0]
+    assert usable(kernel)
+
+
+def test_what_is_printed_before_a_display_is_written_before_it(kernel):
+    kernel.start("print('before', end=''); display(1); import time; time.sleep(0.2)")
+    kernel.receive()
+    assert kernel.drain()[0] == "before"
+    kernel.finish()
+
+
+HAZARDS_OF_STREAMS = {
+    "a closed sys.stdout": "import sys; sys.stdout.close()",
+    "a replaced sys.stdout": "import sys, io; sys.stdout = io.StringIO()",
+    "no sys.stdout": "import sys; sys.stdout = None",
+    "a deleted sys.stdout": "import sys; del sys.stdout, sys.stderr",
+    "a detached sys.stdout": "import sys; sys.stdout.detach()",
+    "a closed buffer": "import sys; sys.stdout.buffer.close()",
+    "a patched write": "import sys; sys.stdout.write = None",
+    "a stdout that raises": "import sys\nclass Bad:\n    def __getattr__(self, n): raise OSError\nsys.stdout = sys.stderr = Bad()",
+    "a closed descriptor 1": "import os; os.close(1)",
+    "closed descriptors 0 to 2": "import os; os.closerange(0, 3)",
+    "a redirected descriptor 1": "import os; os.dup2(os.open('/dev/null', os.O_WRONLY), 1)",
+    "closed descriptors to 100": "import os; os.closerange(0, 100)",
+    "a closed sys.stdin": "import sys; sys.stdin.close()",
+    "a stdout that is redirected for good": "import contextlib, io; contextlib.redirect_stdout(io.StringIO()).__enter__()",
+}
+
+
+@pytest.mark.parametrize("code", HAZARDS_OF_STREAMS.values(), ids=HAZARDS_OF_STREAMS)
+def test_the_next_run_prints_in_spite_of(kernel, code):
+    assert kernel.run(code).status == "ok"
+    assert usable(kernel)
+
+
+def test_what_was_printed_before_descriptor_1_was_closed_is_not_lost(kernel):
+    assert kernel.run("import os\nprint('kept', end='')\nos.close(1)").stdout == "kept"
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+
+def test_a_traceback_shows_the_guests_frames_and_source_only(shared):
+    run = shared.run("def inner():\n    return 1 / 0\ninner()")
+    assert run.error == "ZeroDivisionError"
+    assert "return 1 / 0" in run.traceback and "kernel.py" not in run.traceback
+    assert len(re.findall("^  File", run.traceback, re.M)) == 2
+
+
+def test_a_traceback_reaches_into_earlier_cells(shared):
+    shared.run("def earlier():\n    raise LookupError('from before')")
+    assert "raise LookupError('from before')" in shared.run("earlier()").traceback
+
+
+def test_a_traceback_has_no_ansi_codes(shared):
+    assert "\x1b" not in json.dumps(shared.run("raise ValueError('\\x1b[31mred\\x1b[0m')").done["traceback"])
+
+
+def test_a_chain_of_exceptions_is_told_without_our_frames(shared):
+    run = shared.run("try:\n    1 / 0\nexcept Exception as e:\n    raise KeyError('k') from e")
+    assert "direct cause" in run.traceback and "kernel.py" not in run.traceback
+
+
+def test_an_error_under_await_shows_the_cell_first(shared):
+    run = shared.run("async def fails():\n    raise ValueError('deep')\nawait fails()")
+    assert "asyncio" not in run.traceback and run.traceback.count("File") == 2
+
+
+def test_an_error_in_a_magic_does_not_show_ipython(shared):
+    run = shared.run("%%time\n1 / 0")
+    assert run.error == "ZeroDivisionError" and "IPython/core" not in run.traceback
+
+
+def test_a_syntax_error_points_at_the_place(shared):
+    run = shared.run("x = (1,\ny = 2")
+    assert run.error == "SyntaxError" and "^" in run.traceback and "<cell" in run.traceback
+
+
+def test_a_cell_with_a_syntax_error_does_nothing(kernel):
+    run = kernel.run("print('ran')\nreturn 1")
+    assert (run.error, run.stdout) == ("SyntaxError", "")
+
+
+def test_null_bytes_in_code_are_an_error_not_an_end(kernel):
+    assert kernel.run("x = 1\0").status == "error"
+    assert usable(kernel)
+
+
+def test_code_nested_too_deep_is_an_error(kernel):
+    assert kernel.run("(" * 5000 + ")" * 5000).status == "error"
+    assert usable(kernel)
+
+
+def test_frames_of_a_traceback_are_bounded(kernel):
+    run = kernel.run("def a(n): return b(n)\ndef b(n): return a(n)\na(0)", max_frames=10)
+    assert run.error == "RecursionError"
+    assert run.traceback.count("File") == 10 and "frames left out" in run.traceback
+    assert usable(kernel)
+
+
+def test_the_text_of_a_traceback_is_bounded(shared):
+    run = shared.run("raise ValueError('v' * 10_000_000)", max_traceback=5000)
+    assert len(run.traceback) < 6000 and "characters left out" in run.traceback
+
+
+def test_a_long_chain_of_exceptions_is_bounded(kernel):
+    code = "e = None\nfor i in range(3000):\n    n = ValueError(i); n.__context__ = e; e = n\nraise e"
+    assert len(kernel.run(code).traceback) < 40_000
+    assert usable(kernel)
+
+
+def test_an_exception_group_is_told(kernel):
+    run = kernel.run("raise ExceptionGroup('several', [ValueError(1), TypeError(2)])")
+    if run.error == "NameError":
+        pytest.skip("this Python has no exception groups")
+    assert "TypeError: 2" in run.traceback
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    def __str__(self): 1 / 0",
+        "    def __str__(self): return 5",
+        "    __module__ = 5",
+        "    def __getattribute__(self, n): raise OSError",
+        "    @property\n    def __traceback__(self): raise OSError",
+    ],
+)
+def test_an_exception_that_lies_about_itself_is_an_error(kernel, body):
+    run = kernel.run(f"class Liar(Exception):\n{body}\nraise Liar('x')")
+    assert run.status == "error" and run.error
+    assert usable(kernel)
+
+
+def test_a_broken_repr_fails_the_cell_and_keeps_the_value(kernel):
+    run = kernel.run("class B:\n    def __repr__(self): 1 / 0\nB()")
+    assert run.error == "ZeroDivisionError" and "__repr__" in run.traceback
+    assert kernel.run("type(_).__name__").text == "'B'"
+
+
+def test_a_repr_that_returns_no_string_fails_the_cell(kernel):
+    assert kernel.run("class B:\n    def __repr__(self): return 5\nB()").error == "TypeError"
+
+
+def test_a_broken_html_form_is_left_out_and_told(shared):
+    run = shared.run("class H:\n    def _repr_html_(self): 1 / 0\n    def __repr__(self): return 'h'\nH()")
+    assert run.done["result"] == {"text/plain": "h"}
+    assert "ZeroDivisionError" in run.stderr
+
+
+# ---- ends ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("exit()", 0),
+        ("quit(4)", 4),
+        ("import sys; sys.exit(3)", 3),
+        ("raise SystemExit(None)", 0),
+        ("raise SystemExit(300)", 44),
+    ],
+)
+def test_leaving_ends_the_run_and_keeps_the_state(kernel, code, exit_code):
+    kernel.run("kept = 1")
+    run = kernel.run(code + "\nprint('not reached')")
+    assert (run.status, run.done["exit_code"], run.stdout) == ("exit", exit_code, "")
+    assert kernel.run("kept").text == "1"
+
+
+def test_leaving_with_words_prints_them(kernel):
+    run = kernel.run("import sys; sys.exit('because')")
+    assert (run.status, run.done["exit_code"], run.stderr) == ("exit", 1, "because\n")
+
+
+def test_os_exit_ends_the_process(kernel):
+    with pytest.raises(KernelDied, match="7"):
+        kernel.run("import os; os._exit(7)")
+
+
+def test_a_crash_ends_the_process_by_its_signal(kernel):
+    with pytest.raises(KernelDied, match=str(-signal.SIGSEGV)):
+        kernel.run("import ctypes; ctypes.string_at(0)")
+
+
+def test_the_end_of_the_stream_ends_the_kernel_and_runs_atexit(kernel, workspace):
+    kernel.run("import atexit, pathlib\natexit.register(pathlib.Path('bye').touch)")
+    kernel.socket.shutdown(1)
+    assert kernel.process.wait(5) == 0
+    assert (workspace / "bye").exists()
+
+
+def test_an_atexit_that_fails_does_not_stop_the_end(kernel):
+    kernel.run("import atexit\natexit.register(lambda: 1 / 0)")
+    kernel.socket.shutdown(1)
+    assert kernel.process.wait(5) == 0
+
+
+# ---- interrupts ---------------------------------------------------------------------------------
+
+
+def interrupt_soon(kernel, delay=0.3):
+    time.sleep(delay)
+    kernel.interrupt()
+    return kernel.finish(10)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "import time; time.sleep(60)",
+        "import asyncio; await asyncio.sleep(60)",
+        "import threading; threading.Event().wait()",
+        "import subprocess; subprocess.run(['sleep', '60'])",
+        "!sleep 60",
+        "import sys\nwhile True: sys.stdin.read(); pass",
+        "class Slow:\n    def __repr__(self):\n        while True: pass\nSlow()",
+    ],
+)
+def test_an_interrupt_stops_and_keeps_state(kernel, code):
+    kernel.run("kept = 'k'")
+    kernel.start(code)
+    run = interrupt_soon(kernel, 1 if code.startswith("!") else 0.3)
+    assert (run.status, run.error) == ("interrupted", "KeyboardInterrupt")
+    assert "kernel.py" not in run.traceback
+    assert kernel.run("kept").text == "'k'"
+
+
+def test_an_interrupted_await_does_not_go_on_in_the_next_cell(kernel):
+    kernel.start("import asyncio\nwhile True:\n    await asyncio.sleep(0.01)\n    print('tick')")
+    assert interrupt_soon(kernel).status == "interrupted"
+    assert kernel.run("await asyncio.sleep(0.2)").stdout == ""
+
+
+def test_an_interrupt_between_runs_harms_nobody(kernel):
+    kernel.run("1")
+    kernel.interrupt()
+    time.sleep(0.1)
+    assert usable(kernel)
+
+
+def test_many_interrupts_between_and_in_short_runs_lose_no_reply(kernel):
+    kernel.run("1")
+    for _ in range(200):
+        kernel.start("display(1); 2")
+        kernel.interrupt()
+        assert kernel.finish(10).status in ("ok", "interrupted")
+    assert usable(kernel) or usable(kernel)
+
+
+def test_interrupts_during_displays_do_not_break_messages(kernel):
+    kernel.run("1")
+    kernel.start("for i in range(400): display('x' * 5000)")
+    for _ in range(20):
+        kernel.interrupt()
+        time.sleep(0.001)
+    assert kernel.finish(20).status == "interrupted"
+    assert usable(kernel)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
+        "import signal; signal.signal(signal.SIGINT, lambda *a: None)",
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
+    ],
+)
+def test_a_guest_cannot_disable_interrupts_of_later_runs(kernel, code):
+    kernel.run(code)
+    kernel.start("while True: pass")
+    assert interrupt_soon(kernel).status == "interrupted"
+
+
+def test_a_guest_that_handles_the_interrupt_goes_on(kernel):
+    kernel.start("import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('saved')\n5")
+    run = interrupt_soon(kernel)
+    assert (run.status, run.text, run.stdout) == ("ok", "5", "saved\n")
+
+
+def test_a_keyboard_interrupt_raised_by_hand_is_an_error(shared):
+    assert shared.run("raise KeyboardInterrupt").status == "error"
+
+
+# ---- pranks -------------------------------------------------------------------------------------
+
+PRANKS = {
+    "print is gone": "import builtins; del builtins.print",
+    "len is None": "import builtins; builtins.len = None",
+    "repr raises": "import builtins; builtins.repr = lambda o: 1 / 0",
+    "isinstance lies": "import builtins; builtins.isinstance = lambda *a: True",
+    "open is None": "import builtins; builtins.open = None",
+    "no import": "import builtins; builtins.__import__ = None",
+    "no builtins in the namespace": "__builtins__ = {}",
+    "all builtins are gone": "import builtins; vars(builtins).clear()",
+    "str and type and dict": "import builtins; builtins.str = builtins.type = builtins.dict = None",
+    "sys.modules is empty": "import sys; sys.modules.clear()",
+    "modules are None": "import sys\nfor n in ('json', 'os', 'traceback', 'linecache', 'io'): sys.modules[n] = None",
+    "__main__ is another": "import sys, types; sys.modules['__main__'] = types.ModuleType('x')",
+    "os is broken": "import os\nfor n in ('read', 'write', 'getpid', 'fstat', 'dup2', 'scandir'): setattr(os, n, None)",
+    "json is broken": "import json; json.dumps = None",
+    "a tracer": "import sys; sys.settrace(lambda *a: 1 / 0)",
+    "a profiler": "import sys; sys.setprofile(lambda *a: None)",
+    "a low recursion limit": "import sys; sys.setrecursionlimit(60)",
+    "garbage is collected": "import gc; gc.collect(); gc.set_threshold(1)",
+    "garbage is not collected": "import gc; gc.disable(); gc.freeze()",
+    "the namespace is empty": "globals().clear()",
+    "linecache is empty": "import linecache; linecache.clearcache()",
+    "a display hook that raises": "import sys\ndef hook(v): 1 / 0\nsys.displayhook = hook",
+    "an exception hook that raises": "import sys\ndef hook(*a): 1 / 0\nsys.excepthook = hook",
+    "warnings are broken": "import warnings; warnings.warn = warnings.showwarning = None",
+    "In and Out are gone": "del In, Out, _ih, _oh",
+    "In is a number": "In = _ih = 5",
+    "meta_path is empty": "import sys; sys.meta_path.clear()",
+    "the signal module is broken": "import signal; signal.signal = signal.getsignal = None",
+    "the threading module is broken": "import threading; threading.Lock = threading.current_thread = None",
+}
+
+
+@pytest.mark.parametrize("code", PRANKS.values(), ids=PRANKS)
+def test_the_session_survives_when(kernel, code):
+    assert kernel.run(code).status in ("ok", "error")
+    assert usable(kernel)
+    assert kernel.run("1 / 0").error == "ZeroDivisionError"
+
+
+def test_a_patched_print_lives_on(kernel):
+    kernel.run("import builtins\nreal = print\nbuiltins.print = lambda *a: real('patched', *a)")
+    assert kernel.run("print(1)").stdout == "patched 1\n"
+
+
+def test_a_fork_in_the_guest_never_answers_for_the_parent(kernel):
+    run = kernel.run("import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n    os.waitpid(pid, 0)\n5")
+    assert (run.status, run.text, run.stdout) == ("ok", "5", "child\n")
+    assert usable(kernel)
+
+
+def test_a_forked_child_that_fails_prints_its_traceback_and_leaves(kernel):
+    run = kernel.run(
+        "import os\npid = os.fork()\nif pid == 0:\n    1 / 0\nos.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
+    )
+    assert run.text == "1" and "ZeroDivisionError" in run.stderr
+
+
+def test_a_forked_child_does_not_repeat_what_was_buffered(kernel):
+    run = kernel.run("import os\nprint('once', end='')\nif os.fork() == 0: pass\nelse: os.wait()")
+    assert run.stdout == "once"
+
+
+def test_a_forked_child_that_displays_does_not_disturb(kernel):
+    run = kernel.run("import os\nif os.fork() == 0:\n    display('child')\nelse: os.wait()")
+    assert run.displays == [] and usable(kernel)
+
+
+def test_multiprocessing_works(kernel):
+    code = "import multiprocessing as mp\ndef sq(x): return x * x\nwith mp.get_context('fork').Pool(2) as p:\n    r = p.map(sq, range(4))\nr"
+    assert kernel.run(code).text == "[0, 1, 4, 9]"
+
+
+def test_children_do_not_inherit_the_channel(kernel):
+    run = kernel.run("import subprocess; subprocess.run(['ls', '/proc/self/fd'], capture_output=True, text=True).stdout.split()")
+    assert all(int(fd) < 10 for fd in eval(run.text))
+
+
+def test_input_fails_at_once_and_says_why(shared):
+    run = shared.run("input('name? ')")
+    assert run.error == "EOFError" and "keyboard" in run.done["error"]["value"]
+
+
+def test_stdin_is_empty(shared):
+    assert shared.run("import sys; sys.stdin.read(), list(sys.stdin)").text == "('', [])"
+
+
+def test_pdb_does_not_hang(kernel):
+    kernel.run("breakpoint()\n1", timeout=20)
+    assert usable(kernel)
+
+
+def test_a_warning_is_shown_once_in_a_run_and_again_in_the_next(kernel):
+    code = "import warnings\nfor i in range(5): warnings.warn('careful')"
+    assert kernel.run(code).stderr.count("careful") - kernel.run("1").stderr.count("careful") in (1, 2)
+    assert "UserWarning: careful" in kernel.run(code).stderr
+    kernel.run("def w():\n    warnings.warn('again')")
+    assert [kernel.run("w(); w()").stderr.count("UserWarning: again") for _ in range(2)] == [1, 1]
+
+
+# ---- display ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "mime"),
+    [
+        ("html", "text/html"),
+        ("markdown", "text/markdown"),
+        ("latex", "text/latex"),
+        ("svg", "image/svg+xml"),
+        ("javascript", "application/javascript"),
+    ],
+)
+def test_a_rich_form_is_shown(shared, method, mime):
+    run = shared.run(f"class X:\n    def _repr_{method}_(self): return 'form'\nX()")
+    assert run.done["result"][mime] == "form" and "text/plain" in run.done["result"]
+
+
+def test_json_is_sent_as_text(shared):
+    run = shared.run("class X:\n    def _repr_json_(self): return {'a': [1, None]}\nX()")
+    assert json.loads(run.done["result"]["application/json"]) == {"a": [1, None]}
+
+
+def test_a_mime_bundle_is_shown_with_its_metadata(shared):
+    code = "class X:\n    def _repr_mimebundle_(self, include=None, exclude=None):\n        return {'text/x': 't', 'text/plain': 'p'}, {'text/x': {'k': 1}}\ndisplay(X())"
+    message = shared.run(code).displays[0]
+    assert message["data"] == {"text/x": "t", "text/plain": "p"}
+    assert message["metadata"] == {"text/x": {"k": 1}}
+
+
+def test_ipython_display_method_takes_over(shared):
+    run = shared.run("class X:\n    def _ipython_display_(self): print('own way')\nX()")
+    assert run.stdout == "own way\n" and run.done["result"] is None
+
+
+def test_a_proxy_that_claims_every_method_is_shown_as_text(shared):
+    code = "class Any:\n    def __getattr__(self, n): return lambda *a, **k: Any()\n    def __repr__(self): return 'any'\nAny()"
+    assert shared.run(code).done["result"] == {"text/plain": "any"}
+
+
+def test_a_class_is_not_asked_for_its_objects_forms(shared):
+    assert "text/html" not in shared.run("class X:\n    def _repr_html_(self): return 'h'\nX").done["result"]
+
+
+def test_displays_come_in_order(shared):
+    run = shared.run("for i in range(5): display(i)")
+    assert [d["data"]["text/plain"] for d in run.displays] == list("01234")
+
+
+def test_raw_display_sends_the_bundle(shared):
+    assert shared.run("display({'text/x': 'y'}, raw=True)").displays[0]["data"] == {"text/x": "y"}
+
+
+def test_pandas_as_text_and_html(shared):
+    result = shared.run("import pandas as pd\npd.DataFrame({'a': [1]})").done["result"]
+    assert "<table" in result["text/html"] and result["text/plain"] == "   a\n0  1"
+
+
+def test_a_wide_frame_shows_its_columns(shared):
+    run = shared.run("pd.DataFrame([range(1000, 1018)], columns=[f'column_{i}' for i in range(18)])")
+    assert all(f"column_{i}" in run.text for i in range(18))
+
+
+def test_sympy_as_latex(shared):
+    assert "x^{2}" in shared.run("import sympy\nsympy.Symbol('x')**2").done["result"]["text/latex"]
+
+
+def test_pil_as_png(shared):
+    run = shared.run("from PIL import Image\nimage = Image.new('RGB', (30, 20), 'red')\nimage")
+    assert png_size(run.done["result"]["image/png"]) == (30, 20)
+
+
+def test_pil_show_displays(shared):
+    assert png_size(shared.run("image.show()").images[0]) == (30, 20)
+
+
+def test_ipythons_image_and_html_are_shown(shared):
+    run = shared.run("from IPython.display import HTML, Image as I, display as d\nd(HTML('<p>'))")
+    assert run.displays[0]["data"]["text/html"] == "<p>"
+
+
+def test_plotly_as_json_html_and_png(shared):
+    result = shared.run("import plotly.express as px\nfig = px.line(x=[1, 2], y=[3, 4])\nfig").done["result"]
+    assert json.loads(result["application/vnd.plotly.v1+json"])["data"]
+    assert "plotly" in result["text/html"]
+    assert png_size(result["image/png"])
+
+
+def test_plotly_show_displays(shared):
+    assert shared.run("fig.show()").displays[0]["data"]["application/vnd.plotly.v1+json"]
+
+
+def test_plotly_without_an_exporter_is_json_and_html(kernel):
+    kernel.run("import importlib.util as u, sys\nsys.modules['kaleido'] = None")
+    result = kernel.run("import plotly.express as px\npx.line(x=[1], y=[3])").done["result"]
+    assert "image/png" not in result and "application/vnd.plotly.v1+json" in result
+
+
+# ---- figures ------------------------------------------------------------------------------------
+
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
+
+
+def test_a_figure_is_captured_without_show(shared):
+    assert len(shared.run(PLOT).images) == 1
+
+
+def test_all_figures_of_a_run_are_captured(shared):
+    assert len(shared.run("for i in range(3):\n    plt.figure(); plt.plot([i])").images) == 3
+
+
+def test_a_figure_is_shown_once(shared):
+    shared.run(PLOT)
+    assert shared.run("1").images == []
+
+
+def test_show_displays_at_once_and_closes(shared):
+    run = shared.run(PLOT + "\nplt.show()\nprint(plt.get_fignums())")
+    assert len(run.images) == 1 and run.stdout == "[]\n" and run.stderr == ""
+
+
+def test_figure_show_and_display_of_a_figure(shared):
+    assert len(shared.run("f, a = plt.subplots(); a.plot([1]); f.show()").images) == 1
+    assert len(shared.run("f, a = plt.subplots(); a.plot([1]); display(f)").images) == 1
+
+
+def test_a_figure_as_the_result_is_not_shown_twice(shared):
+    run = shared.run("f, a = plt.subplots(); a.plot([1]); f")
+    assert png_size(run.done["result"]["image/png"]) and run.images == []
+
+
+def test_a_figure_that_changed_after_display_is_shown_again(shared):
+    run = shared.run("f, a = plt.subplots(); a.plot([1]); display(f); a.plot([2, 3]);")
+    assert len(run.images) == 2 and run.images[0] != run.images[1]
+
+
+def test_a_closed_figure_is_not_shown(shared):
+    assert shared.run(PLOT + "\nplt.close()").images == []
+
+
+def test_an_empty_figure_is_not_shown(shared):
+    assert shared.run("plt.figure();").images == []
+
+
+def test_figures_drawn_before_an_error_are_shown(shared):
+    run = shared.run(PLOT + "\n1 / 0")
+    assert run.error == "ZeroDivisionError" and len(run.images) == 1
+
+
+def test_seaborn_is_captured(shared):
+    run = shared.run("import seaborn as sns\nsns.histplot([1, 2, 2, 3]);")
+    assert len(run.images) == 1
+
+
+def test_pandas_plots_are_captured(shared):
+    assert len(shared.run("import pandas as pd\npd.Series([1, 2]).plot();").images) == 1
+
+
+def test_dpi_changes_the_size_in_pixels(shared):
+    small = png_size(shared.run(PLOT, figure_dpi=50, figure_tight=False).images[0])
+    large = png_size(shared.run(PLOT, figure_dpi=200, figure_tight=False).images[0])
+    assert small == (320, 240) and large == (1280, 960)
+
+
+def test_figure_size_is_for_figures_that_do_not_say(kernel):
+    kernel.run("import matplotlib.pyplot as plt")
+    image = kernel.run(PLOT, figure_size=[3, 2], figure_dpi=100, figure_tight=False).images[0]
+    assert png_size(image) == (300, 200)
+
+
+def test_figure_format_svg(shared):
+    assert "<svg" in shared.run(PLOT, figure_format="svg").displays[0]["data"]["image/svg+xml"]
+
+
+def test_a_figure_that_cannot_be_drawn_is_an_error_and_is_closed(kernel):
+    run = kernel.run("import matplotlib.pyplot as plt\nplt.title(r'$\\frac{$');")
+    assert run.status == "error" and usable(kernel)
+    assert kernel.run("plt.get_fignums()").text == "[]"
+
+
+def test_matplotlib_magics_are_accepted(kernel):
+    run = kernel.run("%matplotlib inline\n%config InlineBackend.figure_format = 'retina'\n" + PLOT)
+    assert run.status == "ok" and len(run.images) == 1
+    assert png_size(kernel.run(PLOT).images[0])[0] > 900
+
+
+def test_savefig_is_reported_as_a_file(kernel):
+    run = kernel.run(PLOT + "\nplt.savefig('wave.png'); plt.close()")
+    assert run.files["wave.png"]["mime"] == "image/png" and run.images == []
+
+
+# ---- bounds -------------------------------------------------------------------------------------
+
+
+def test_the_number_of_images_is_bounded_and_told(shared):
+    run = shared.run("for i in range(30):\n    plt.figure(figsize=(1, 1)); plt.plot([i])", max_images=5)
+    assert len(run.images) == 5 and "25 × images" in run.done["notes"][0]
+    assert shared.run("plt.get_fignums()").text == "[]"
+
+
+def test_a_figure_too_large_is_drawn_smaller(shared):
+    code = "import numpy as np\nplt.imshow(np.random.rand(600, 600)); plt.axis('off');"
+    image = shared.run(code, figure_dpi=200, max_image_bytes=60_000).images[0]
+    assert len(base64.b64decode(image)) <= 60_000
+
+
+def test_an_image_too_large_is_left_out_and_told(shared):
+    code = "import os\nfrom PIL import Image\nImage.frombytes('RGB', (400, 400), os.urandom(480000))"
+    run = shared.run(code, max_image_bytes=100_000)
+    assert "image/png" not in run.done["result"] and run.done["notes"]
+
+
+def test_a_repr_of_50_mb_is_bounded(shared):
+    run = shared.run("'x' * 50_000_000", max_repr=1000)
+    assert len(run.text) < 1100 and "characters left out" in run.text
+
+
+def test_html_too_large_is_left_out_and_told(shared):
+    run = shared.run("class X:\n    def _repr_html_(self): return 'h' * 5_000_000\nX()")
+    assert list(run.done["result"]) == ["text/plain"] and run.done["notes"]
+
+
+def test_the_number_of_displays_is_bounded(shared):
+    run = shared.run("for i in range(100): display(i)", max_displays=10)
+    assert len(run.displays) == 10 and run.done["notes"]
+
+
+def test_ansi_codes_are_taken_out_of_results_unless_wanted(shared):
+    code = "class C:\n    def __repr__(self): return '\\x1b[31mred\\x1b[0m'\nC()"
+    assert shared.run(code).text == "red"
+    assert shared.run(code, strip=False).text == "\x1b[31mred\x1b[0m"
+
+
+def test_half_a_surrogate_in_a_result_does_not_break_the_message(shared):
+    assert shared.run("class C:\n    def __repr__(self): return 'a\\udc80b'\nC()").text == "a?b"
+
+
+def test_a_result_larger_than_a_message_is_shortened(kernel):
+    run = kernel.run("'y' * 40_000_000", max_repr=30_000_000)
+    assert run.status == "ok" and len(run.text) < 11_000
+    assert "too large" in run.done["notes"][-1] and usable(kernel)
+
+
+# ---- magics -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("!echo out", "out"),
+        ("%%bash\necho bashed", "bashed"),
+        ("%%sh\necho shelled", "shelled"),
+        ("len?", "Docstring"),
+        ("?len", "Docstring"),
+        ("%timeit -n1 -r1 pass", "per loop"),
+        ("%lsmagic", ""),
+        ("x = 5\n%who", "x"),
+        ("%%time\npass", "Wall time"),
+    ],
+)
+def test_magics_and_commands_work(shared, code, printed):
+    run = shared.run(code)
+    assert run.status == "ok" and printed in run.stdout and "\x1b" not in run.stdout
+
+
+def test_autoreload_sees_each_cell(kernel, workspace):
+    (workspace / "fresh.py").write_text("V = 1\n")
+    kernel.run("%load_ext autoreload\n%autoreload 2\nimport fresh")
+    time.sleep(1.1)
+    (workspace / "fresh.py").write_text("V = 22\n")
+    assert kernel.run("fresh.V").text == "22"
+
+
+def test_code_given_to_the_shell_by_hand_displays(kernel):
+    run = kernel.run("get_ipython().run_cell('40 + 2');")
+    assert run.displays[0]["data"]["text/plain"] == "42"
+
+
+def test_magics_without_ipython_are_refused_in_clear_words(start, bare_python):
+    kernel = start(bare_python)
+    run = kernel.run("x = 1\n%timeit x")
+    assert run.error == "SyntaxError" and "IPython" in run.done["error"]["value"]
+    assert kernel.run("17 % 5").text == "2"
+
+
+def test_a_python_without_libraries_serves(start, bare_python):
+    kernel = start(bare_python)
+    assert kernel.run("print(1); [1, {'a': 2}]").text == "[1, {'a': 2}]"
+    assert kernel.run("import asyncio; await asyncio.sleep(0, 3)").text == "3"
+    assert kernel.run("display({1, 2})").displays[0]["data"] == {"text/plain": "{1, 2}"}
+    assert kernel.run("get_ipython()").error == "NameError"
+    assert kernel.run("    indented = 1\n    indented").text == "1"
+    assert usable(kernel)
+
+
+def test_no_history_file_is_written_and_no_thread_started(kernel, tmp_path):
+    kernel.run("%who")
+    assert kernel.run("import threading; threading.active_count()").text == "1"
+    assert kernel.run("get_ipython().history_manager.enabled").text == "False"
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def test_created_and_changed_files_are_told_apart(kernel):
+    assert kernel.run("open('a.txt', 'w').write('1')").files["a.txt"]["change"] == "created"
+    run = kernel.run("open('a.txt', 'w').write('22'); open('b.csv', 'w').close()")
+    assert run.files["a.txt"]["change"] == "changed" and run.files["a.txt"]["size"] == 2
+    assert run.files["b.csv"] == {"path": "b.csv", "size": 0, "mime": "text/csv", "change": "created"}
+
+
+def test_untouched_files_are_not_reported(kernel):
+    kernel.run("open('a.txt', 'w').write('1')")
+    assert kernel.run("open('a.txt').read()").files == {}
+
+
+def test_files_that_came_between_runs_are_not_the_guests(kernel, workspace):
+    kernel.run("1")
+    (workspace / "upload.csv").write_text("a\n")
+    time.sleep(0.02)
+    assert kernel.run("1").files == {}
+    assert kernel.run("open('upload.csv', 'a').write('b')").files["upload.csv"]["change"] == "changed"
+
+
+def test_an_upload_before_the_first_run_that_it_changes_is_changed(kernel, workspace):
+    (workspace / "early.csv").write_text("a\n")
+    time.sleep(0.02)
+    assert kernel.run("open('early.csv', 'a').write('b')").files["early.csv"]["change"] == "changed"
+
+
+def test_files_of_children_and_in_folders_are_reported(kernel):
+    run = kernel.run("import os\nos.makedirs('d/e')\nos.system('echo x > d/e/f.json')")
+    assert run.files["d/e/f.json"]["mime"] == "application/json"
+
+
+def test_a_file_with_an_old_date_is_still_new(kernel):
+    run = kernel.run("import os\nopen('old', 'w').close(); os.utime('old', (1, 1))")
+    assert run.files["old"]["change"] == "created"
+
+
+def test_links_and_fifos_are_not_followed(kernel):
+    run = kernel.run("import os\nos.symlink('/etc/passwd', 'link'); os.mkfifo('fifo'); os.symlink('/', 'root')")
+    assert run.files == {} and run.done["files_counted"]
+
+
+def test_hidden_folders_and_caches_are_not_reported(kernel):
+    run = kernel.run("import os\nfor d in ('.git', '__pycache__'):\n    os.mkdir(d); open(d + '/x', 'w').close()")
+    assert run.files == {}
+
+
+def test_the_list_of_files_is_bounded_and_the_rest_counted(kernel):
+    run = kernel.run("for i in range(30): open(f'{i:02}', 'w').close()", max_files=10)
+    assert len(run.files) == 10 and run.done["notes"] == ["20 more files were created or changed"]
+
+
+def test_a_crowded_workspace_is_not_walked_and_that_is_told(kernel, workspace):
+    for number in range(500):
+        (workspace / str(number)).touch()
+    run = kernel.run("1", max_entries=100)
+    assert run.done["files_counted"] is False and "not counted" in run.done["notes"][0]
+
+
+def test_files_can_be_left_uncounted(kernel):
+    assert kernel.run("open('x', 'w').close()", files=False).files == {}
+
+
+# ---- state, policy, protocol --------------------------------------------------------------------
+
+
+def test_state_goes_in_and_out(kernel):
+    given = {"a": 1, "b": [1, {"c": None}], "text": "grüße", "f": 1.5, "flag": True}
+    reply = kernel.request(op="state", id=1, set=given)
+    assert reply["skipped"] == []
+    kernel.run("a += 1\nnew = (1, 2)\nimport os")
+    reply = kernel.request(op="state", id=2, get=True)
+    assert reply["state"] == {**given, "a": 2, "new": [1, 2]} and reply["id"] == 2
+
+
+def test_state_names_what_json_cannot_carry(kernel):
+    kernel.run("ok = 1\ns = {1}\nf = lambda: 0\nnan = float('nan')\nbig = 2**70\nkeys = {1: 2}\nloop = []\nloop.append(loop)\n_private = 1")
+    reply = kernel.request(op="state", id=1, get=True)
+    assert reply["state"] == {"ok": 1}
+    assert set(reply["skipped"]) == {"s", "f", "nan", "big", "keys", "loop"}
+
+
+def test_state_with_names_that_are_none_is_skipped(kernel):
+    assert kernel.request(op="state", id=1, set={"a b": 1, "__builtins__": 2})["skipped"] == ["a b", "__builtins__"]
+
+
+def test_a_blocked_import_is_refused_by_name(kernel):
+    kernel.request(op="policy", allowed=[], blocked=["os", "subprocess"])
+    run = kernel.run("import os")
+    assert run.done["error"] == {"name": "ImportError", "value": "Import 'os' is blocked for security reasons"}
+    assert kernel.run("from subprocess import run").error == "ImportError"
+    assert kernel.run("import os.path").error == "ImportError"
+    assert kernel.run("import math; math.pi").status == "ok"
+
+
+def test_only_allowed_imports_pass_but_libraries_import_what_they_need(kernel):
+    kernel.request(op="policy", allowed=["json", "pandas"], blocked=[])
+    assert kernel.run("import json, pandas").status == "ok"
+    assert "not in the allowed list" in kernel.run("import socket").done["error"]["value"]
+
+
+def test_a_policy_can_be_lifted(kernel):
+    kernel.request(op="policy", allowed=["json"], blocked=[])
+    kernel.request(op="policy", allowed=[], blocked=[])
+    assert kernel.run("import socket").status == "ok"
+
+
+def test_a_ping_is_answered(kernel):
+    reply = kernel.request(op="ping", id=5)
+    assert (reply["op"], reply["id"], reply["protocol"]) == ("pong", 5, 1)
+    assert reply["pid"] == kernel.process.pid and reply["ipython"] is True
+
+
+@pytest.mark.parametrize("message", [{"op": "nonsense"}, {}, {"op": "execute"}, {"op": "state", "set": 5}])
+def test_a_request_that_makes_no_sense_is_answered(kernel, message):
+    assert kernel.request(**message)["op"] in ("error", "done")
+    assert usable(kernel)
+
+
+def test_a_message_too_long_ends_the_kernel(kernel):
+    kernel.socket.sendall((1 << 31).to_bytes(4, "little"))
+    assert kernel.process.wait(5) == 0
+
+
+def test_the_channel_is_not_among_the_low_descriptors(kernel):
+    run = kernel.run("import os\nsorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) < 20)")
+    assert run.text.startswith("[0, 1, 2, 3]")  # 3 is the listing itself
+
+
+# ---- a zygote -----------------------------------------------------------------------------------
+
+ZYGOTE = """
+import os, sys
+sys.path.insert(0, {source!r})
+numbers = [int(number) for number in sys.argv[1:]]
+import kernel
+report = kernel.prepare({preload!r})
+print(report, flush=True)
+for number in numbers:
+    if os.fork() == 0:
+        kernel.serve(number, {workspace!r})
+for number in numbers:
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote(python, tmp_path_factory):
+    """A zygote and two kernels forked from it."""
+    import socket
+    import subprocess
+
+    from driver import ROOT, Kernel
+
+    workspace = tmp_path_factory.mktemp("zygote")
+    pairs = [socket.socketpair() for _ in range(2)]
+    fds = [theirs.fileno() for _, theirs in pairs]
+    code = ZYGOTE.format(
+        source=str(ROOT / "src/kernel"),
+        preload=("numpy", "pandas", "matplotlib.pyplot", "IPython", "not_there"),
+        workspace=str(workspace),
+    )
+    process = subprocess.Popen(
+        [python, "-c", code, *map(str, fds)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=fds,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    report = eval(process.stdout.readline())
+    kernels = []
+    for ours, theirs in pairs:
+        theirs.close()
+        kernel = Kernel.__new__(Kernel)
+        kernel.process, kernel.socket = process, ours
+        kernel.out, kernel.err = process.stdout.fileno(), process.stderr.fileno()
+        kernel.printed = {kernel.out: bytearray(), kernel.err: bytearray()}
+        kernel.received, kernel.number = bytearray(), 0
+        kernels.append(kernel)
+    yield report, kernels
+    for kernel in kernels:
+        kernel.socket.close()
+    process.wait(10)
+
+
+def test_a_zygote_has_one_thread_and_names_what_is_missing(zygote):
+    report, _ = zygote
+    assert report["threads"] == 1
+    assert list(report["missing"]) == ["not_there"] and "numpy" in report["imported"]
+
+
+def test_a_zygotes_child_starts_with_an_empty_namespace(zygote):
+    _, (one, _) = zygote
+    run = one.run("[n for n in globals() if not n.startswith('_')], In, Out")
+    assert run.text == (
+        "(['In', 'Out', 'get_ipython'],\n"
+        " ['', \"[n for n in globals() if not n.startswith('_')], In, Out\"],\n {})"
+    )
+    assert run.done["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import random; random.random()",
+        "import random; random.Random().random()",
+        "import numpy as np; np.random.rand()",
+        "import numpy as np; np.random.default_rng().random()",
+        "import uuid; uuid.uuid4()",
+        "import uuid; uuid.uuid1()",
+        "import secrets; secrets.token_hex()",
+        "import tempfile; tempfile.mktemp()",
+        "import os; os.getpid()",
+        "import multiprocessing; bytes(multiprocessing.current_process().authkey)",
+    ],
+)
+def test_children_of_a_zygote_are_individuals(zygote, code):
+    _, (one, two) = zygote
+    first, second = one.run(code), two.run(code)
+    assert first.status == second.status == "ok" and first.text != second.text
+
+
+def test_children_of_a_zygote_compute_plot_and_run_magics(zygote):
+    _, (one, two) = zygote
+    for kernel in (one, two):
+        assert kernel.run("import numpy as np\n(np.ones((300, 300)) @ np.ones((300, 300))).sum()").status == "ok"
+        assert len(kernel.run(PLOT).images) == 1
+        assert kernel.run("%timeit -n1 -r1 pass").status == "ok"
+        assert kernel.run("await __import__('asyncio').sleep(0, 1)").text == "1"
+
+
+def test_children_of_a_zygote_collect_garbage_and_know_their_thread(zygote):
+    _, (one, _) = zygote
+    assert one.run("import gc; gc.isenabled(), gc.get_freeze_count() > 0").text == "(True, True)"
+    assert one.run("import os, threading; threading.main_thread().native_id == os.getpid()").text == "True"
