@@ -73,6 +73,10 @@ def copy_of(module):
 # Nor do `os.write = None` and its like.
 ast, fcntl, gc, io, json, linecache = map(copy_of, (ast, fcntl, gc, io, json, linecache))
 os, select, signal, time, traceback = map(copy_of, (os, select, signal, time, traceback))
+lower_signal = copy_of(sys.modules["_signal"])
+SIGINT, SIG_UNBLOCK = int(signal.SIGINT), int(signal.SIG_UNBLOCK)
+
+encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
 PROTOCOL = 1
 MAX_REQUEST = 64 << 20
@@ -144,10 +148,10 @@ class Interrupts:
 
     def listen(self):
         """Make SIGINT ours again, whatever the last cell did to it."""
-        if signal.getsignal(signal.SIGINT) != self.handle:
-            signal.signal(signal.SIGINT, self.handle)
-        if signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        # The module below the signal module: it makes no enumerations, and this is done in each run.
+        if lower_signal.getsignal(SIGINT) != self.handle:
+            lower_signal.signal(SIGINT, self.handle)
+        lower_signal.pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
 
 # ---- the channel --------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class Channel:
     def send(self, message):
         """False when it is too long to send. A child that the guest forked sends nothing."""
         # Half a surrogate pair is no text elsewhere: it becomes a question mark.
-        body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        body = encode_json(message).encode("utf-8", "replace")
         if len(body) > MAX_REPLY:
             return False
         with self.lock:
@@ -275,15 +279,28 @@ class Streams:
         buffer = io.BufferedWriter(raw)
         return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True)
 
+    def flush_theirs(self):
+        """Flush what the guest put in place of our streams: it may keep text of its own."""
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name, None)
+            if stream is not getattr(self, name):
+                try:
+                    stream.flush()
+                except Exception:
+                    pass
+
     def flush(self):
-        """Write out what is buffered, by the guest's streams too; errors are theirs."""
-        # A wrapper that the guest put in place of ours may keep text of its own.
-        theirs = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
-        for stream in (*theirs, self.stdout, self.stderr):
+        for stream in (self.stdout, self.stderr):
             try:
                 stream.flush()
-            except Exception:
+            except ValueError:  # closed
                 pass
+            except OSError:  # its descriptor is closed, or leads where nothing can be written
+                self.restore_descriptors()
+                try:
+                    stream.flush()
+                except (ValueError, OSError):
+                    pass
 
 
 def usable(stream):
@@ -754,7 +771,10 @@ def format_traceback(exc, options):
     if isinstance(exc, SyntaxError) and not exc.text and exc.filename and exc.lineno:
         exc.text = linecache.getline(exc.filename, exc.lineno) or None  # compiled from a tree
     try:
-        summary = traceback.TracebackException(type(exc), exc, exc.__traceback__)
+        trace = exc.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == KERNEL_FILE:
+            trace = trace.tb_next
+        summary = traceback.TracebackException(type(exc), exc, trace)
         linked, seen = [summary], set()
         while linked:
             one = linked.pop()
@@ -908,7 +928,7 @@ class Kernel:
         self.running = False
         self.shell_result = None  # of a cell that IPython's extensions were told of
         self.inline = None  # %config InlineBackend
-        self.formatters = 0
+        self.customised = False
         self.print_pretty = None
         self.reset()
 
@@ -1027,7 +1047,7 @@ class Kernel:
         if result is not None:
             self.shell.events.trigger("post_execute")
             self.shell.events.trigger("post_run_cell", result)
-        self.streams.flush()
+        self.streams.flush_theirs()
 
     def end_run(self):
         self.guest_builtins = take_builtins()
@@ -1036,8 +1056,6 @@ class Kernel:
         sys.setprofile(None)
         if sys.getrecursionlimit() < 1000:
             sys.setrecursionlimit(1000)
-        # What could not be written because the descriptor was closed can be now.
-        self.streams.restore_descriptors()
         self.streams.flush()
         if len(sys.modules) != len(self.modules):
             self.keep_modules()
@@ -1216,7 +1234,7 @@ class Kernel:
 
     def bundle(self, value, include=None, exclude=None):
         """(data, metadata), by IPython's formatters if the guest has registered some there."""
-        if self.shell is not None and count_formatters(self.shell) != self.formatters:
+        if self.customised:
             formatter = self.shell.display_formatter
             return super(type(formatter), formatter).format(value, include, exclude)
         return mime_bundle(value, self.run.options, include, exclude)
@@ -1228,6 +1246,7 @@ class Kernel:
 
     def publish(self, data, metadata=None):
         run = self.run
+        self.streams.flush_theirs()
         self.streams.flush()  # what was printed before must be seen before
         if not self.running:  # a thread that outlived its run: as text, where its prints go
             print(cut(as_text("text/plain", data.get("text/plain", "")), run.options["max_repr"]))
@@ -1282,7 +1301,7 @@ class Kernel:
         if self.shell is None:
             self.shell = make_shell(self)
             self.shell_state = "made"
-            self.formatters = count_formatters(self.shell)
+            self.customised = Customised(self.shell)
             self.hidden.update(self.shell.user_ns_hidden)
 
     def pretty_printer(self):
@@ -1452,18 +1471,31 @@ def forget_warnings():
 # ---- IPython's shell ----------------------------------------------------------------------------
 
 
-def count_formatters(shell):
-    """Changes when the guest registers a formatter, or by %precision."""
-    display_formatter = shell.display_formatter
-    count = display_formatter.formatters["text/plain"].float_format != "%r"
-    for formatter in display_formatter.formatters.values():
-        count += len(formatter.type_printers) + len(formatter.deferred_printers)
-    for formatter in (
-        display_formatter.mimebundle_formatter,
-        display_formatter.ipython_display_formatter,
-    ):
-        count += len(formatter.type_printers) + len(formatter.deferred_printers)
-    return count
+class Customised:
+    """Has the guest registered formatters with IPython, or changed how it shows floats?"""
+
+    def __init__(self, shell):
+        formatter = shell.display_formatter
+        plain = formatter.formatters["text/plain"]
+        # Asked for each result, so without the traits machinery: the dictionaries themselves.
+        self.registries = [
+            registry
+            for each in (
+                *formatter.formatters.values(),
+                formatter.mimebundle_formatter,
+                formatter.ipython_display_formatter,
+            )
+            for registry in (each.type_printers, each.deferred_printers)
+        ]
+        self.registered = sum(map(len, self.registries))
+        self.floats = False
+        plain.observe(self.floats_changed, "float_format")
+
+    def floats_changed(self, change):
+        self.floats = change["new"] != "%r"
+
+    def __bool__(self):
+        return self.floats or sum(map(len, self.registries)) != self.registered
 
 
 def make_shell(kernel):
