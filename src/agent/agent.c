@@ -3,6 +3,7 @@
  * guest and server, works on files, reaps, and kills.
  *
  *     server ══ stream (fd 3) ══ agent (pid 1) ─┬─ main process of the run ─ whatever it starts
+ *                                               ├─ the kernel ─ whatever it starts
  *                                               └─ workers, one for each piece of file work
  *
  * One process, one loop, no allocation: every buffer is in `agent` below and has a fixed size. Each turn
@@ -20,9 +21,18 @@
  * is forking at that moment finds the signal before it has a child. File workers would die too. They
  * get GRACE_MS to finish, no new one is started meanwhile, and who is cut off all the same hears
  * EAGAIN, on which the server asks again. Then children are reaped until there are none.
+ *
+ * Where one of run and kernel ends and the other is to live, kill(-1) is not for us: procs.h tells
+ * who belongs to whom, those are killed one by one, and that is repeated until a look at /proc finds
+ * none. A run that outruns this for STUBBORN_MS, or a sandbox without /proc, costs the kernel its life:
+ * that nothing of a run stays is worth more. In the other direction it is not: a kernel that ends
+ * beside a run takes with it what was below it when it was killed, or when it ended by itself what is
+ * in its session; others that it has sent away on their own are found when the run ends.
  */
 #include "agent/clock.h"
 #include "agent/file.h"
+#include "agent/kernel.h"
+#include "agent/procs.h"
 #include "agent/run.h"
 
 #include <fcntl.h>
@@ -38,20 +48,26 @@ enum {
     GRACE_MS = 250,
     REAP_PER_TURN = 256, /* a flood of zombies does not keep us from the server */
     RETRY_MS = 20,       /* between attempts to kill what had no parent in sight */
+    LOOKS_PER_TURN = 4,  /* at /proc */
+    LOOK_AGAIN_MS = 2,
+    STUBBORN_MS = 2000,
 };
 
 static struct {
     struct config config;
     struct wire wire;
     struct run run;
+    struct kernel kernel;
     struct files files;
-    bool greeted; /* the server has said hello */
+    bool greeted;         /* the server has said hello */
+    uint32_t last_number; /* of run or kernel */
 
     int signal_fd;
     short signal_ready;
     bool reap_more; /* last turn stopped at REAP_PER_TURN */
     bool childless;
-    uint64_t end_ns; /* since when a run is being ended; 0: none */
+    uint64_t end_ns; /* since when something is being ended; 0: nothing is */
+    bool ends_all;   /* file workers included */
 } agent;
 
 static _Noreturn void die(const char *what, int code)
@@ -77,21 +93,12 @@ static void reap(void)
             agent.reap_more = false;
             return;
         }
-        if (!files_reaped(&agent.files, pid))
+        if (!files_reaped(&agent.files, pid) && !kernel_reaped(&agent.kernel, pid, status, &usage))
             run_reaped(&agent.run, pid, status, &usage);
     }
 }
 
-/*** the end of a run ***/
-
-/* What may outlive a run. Today that is nothing: file workers get time, not pardon. A process that is
- * to keep a session's state between runs would be spared here, and kill(-1) with it: what it started
- * would then have to be told from the run's by cgroup. */
-static bool may_survive(pid_t pid)
-{
-    (void)pid;
-    return false;
-}
+/*** ends ***/
 
 /* Our children, as the kernel lists them; for an agent that is not pid 1. Killing them makes theirs
  * ours, so that repeating it comes to an end. */
@@ -111,8 +118,7 @@ static void kill_children(void)
         if (next == at || *next != ' ')
             break; /* a number that was cut; it is read whole next time */
         next++;
-        if (!may_survive((pid_t)pid))
-            (void)kill((pid_t)pid, SIGKILL);
+        (void)kill((pid_t)pid, SIGKILL);
     }
 }
 
@@ -124,27 +130,93 @@ static void kill_everything(void)
         die("kill", errno);
 }
 
-static void end_step(struct pollset *set)
+/* Everybody. True when nobody is left. */
+static bool end_all(struct pollset *set, uint64_t now)
 {
-    if (agent.run.state != RUN_ENDING)
-        return;
-    uint64_t now = clock_ns();
-    if (!agent.end_ns)
-        agent.end_ns = now;
-    reap();
-    if (agent.childless) {
-        run_alone(&agent.run);
-        agent.end_ns = 0;
-        return;
-    }
+    if (agent.childless)
+        return true;
     uint64_t grace_end = agent.end_ns + GRACE_MS * NS_PER_MS;
     if (files_working(&agent.files) && now < grace_end) {
         pollset_wake(set, grace_end);
-        return;
+        return false;
     }
     files_cut(&agent.files);
     kill_everything();
     pollset_wake(set, now + RETRY_MS * NS_PER_MS);
+    return false;
+}
+
+/* Of a few looks the last result; 0 when one found nobody. */
+static int kill_some(enum procs_target target, pid_t kernel)
+{
+    int left = 1;
+    for (int i = 0; i < LOOKS_PER_TURN && left > 0; i++) {
+        left = procs_kill(target, &agent.config, kernel, &agent.files);
+        reap();
+    }
+    return left;
+}
+
+/* The run, beside a kernel that goes on. */
+static bool end_run(struct pollset *set, uint64_t now)
+{
+    int left = kill_some(PROCS_RUN, agent.kernel.pid);
+    if (left == 0)
+        return true;
+    if (left < 0)
+        kernel_give_up(&agent.kernel, -left, "tell the kernel from a run that ends");
+    else if (now > agent.end_ns + STUBBORN_MS * NS_PER_MS)
+        kernel_give_up(&agent.kernel, EBUSY, "end a run beside the kernel");
+    pollset_wake(set, now + LOOK_AGAIN_MS * NS_PER_MS);
+    return false;
+}
+
+/* The kernel, beside a run that goes on. Stopped first, it starts nobody else and its orphans are its
+ * own until it dies as the last. */
+static bool end_kernel(struct pollset *set, uint64_t now)
+{
+    struct kernel *kernel = &agent.kernel;
+    bool patient = now < agent.end_ns + STUBBORN_MS * NS_PER_MS;
+    pollset_wake(set, now + LOOK_AGAIN_MS * NS_PER_MS);
+    if (!kernel->pid)
+        return !kernel->session || kill_some(PROCS_SESSION, kernel->session) <= 0 || !patient;
+    (void)kill(kernel->pid, SIGSTOP);
+    if (kill_some(PROCS_BELOW, kernel->pid) <= 0 || !patient)
+        (void)kill(kernel->pid, SIGKILL);
+    return false;
+}
+
+static bool something_ends(void)
+{
+    return agent.run.state == RUN_ENDING || agent.kernel.state == KERNEL_ENDING;
+}
+
+static void end_step(struct pollset *set)
+{
+    agent.ends_all = false;
+    if (!something_ends()) {
+        agent.end_ns = 0;
+        return;
+    }
+    uint64_t now = clock_ns();
+    if (!agent.end_ns)
+        agent.end_ns = now;
+    reap();
+    bool run_ends = agent.run.state == RUN_ENDING;
+    bool kernel_ends = agent.kernel.state == KERNEL_ENDING;
+    bool over;
+    if (agent.run.state == RUN_GOING)
+        over = end_kernel(set, now);
+    else if (agent.kernel.state == KERNEL_GOING)
+        over = end_run(set, now);
+    else
+        agent.ends_all = !(over = end_all(set, now));
+    if (over && run_ends)
+        run_alone(&agent.run);
+    if (over && kernel_ends)
+        kernel_alone(&agent.kernel);
+    if (over && something_ends())
+        pollset_wake(set, 0); /* the other has died while we were at it */
 }
 
 /*** frames from the server ***/
@@ -166,11 +238,14 @@ static int take_ping(const struct frame *frame)
     return wire_send(&agent.wire, FRAME_PONG, 0, frame->payload, frame->len) ? 0 : -ENOBUFS;
 }
 
-static int take_run(const struct frame *frame)
+static int take_announcement(const struct frame *frame)
 {
     struct frame_run spec;
-    int r = frame_run_get(frame, &spec);
-    return r < 0 ? r : run_announce(&agent.run, frame->number, &spec);
+    if (frame_run_get(frame, &spec) < 0 || frame->number <= agent.last_number)
+        return -EPROTO;
+    agent.last_number = frame->number;
+    return frame->type == FRAME_RUN ? run_announce(&agent.run, frame->number, &spec)
+                                    : kernel_announce(&agent.kernel, frame->number, &spec);
 }
 
 static int take_file(const struct frame *frame)
@@ -180,12 +255,8 @@ static int take_file(const struct frame *frame)
     return r < 0 ? r : files_request(&agent.files, frame->number, &request);
 }
 
-/* These belong to the run that is named. To one that has just ended they come too late; its end is
- * under way to the server. */
 static int take_for_run(const struct frame *frame)
 {
-    if (frame->number != agent.run.number || agent.run.state == RUN_IDLE)
-        return frame->number <= agent.run.number ? 0 : -EPROTO;
     switch (frame->type) {
     case FRAME_ARGS:
         return run_args(&agent.run, frame->payload, frame->len);
@@ -198,10 +269,56 @@ static int take_for_run(const struct frame *frame)
     case FRAME_INTERRUPT:
         run_interrupt(&agent.run);
         return 0;
-    default:
+    case FRAME_KILL:
         run_kill(&agent.run);
         return 0;
+    default:
+        return -EPROTO;
     }
+}
+
+static int take_cell(const struct frame *frame)
+{
+    struct frame_cell limits;
+    int r = frame_cell_get(frame, &limits);
+    return r < 0 ? r : kernel_cell(&agent.kernel, &limits);
+}
+
+static int take_for_kernel(const struct frame *frame)
+{
+    switch (frame->type) {
+    case FRAME_ARGS:
+        return kernel_args(&agent.kernel, frame->payload, frame->len);
+    case FRAME_CODE:
+        return kernel_code(&agent.kernel, frame->payload, frame->len);
+    case FRAME_START:
+        return kernel_start(&agent.kernel);
+    case FRAME_TALK:
+        return kernel_talk(&agent.kernel, frame->payload, frame->len);
+    case FRAME_CELL:
+        return take_cell(frame);
+    case FRAME_CELL_END:
+        return kernel_cell_end(&agent.kernel);
+    case FRAME_INTERRUPT:
+        kernel_interrupt(&agent.kernel);
+        return 0;
+    case FRAME_KILL:
+        kernel_kill(&agent.kernel);
+        return 0;
+    default:
+        return -EPROTO;
+    }
+}
+
+/* These belong to the run or kernel that is named. To one that has just ended they come too late; its
+ * end is under way to the server. */
+static int take_for_program(const struct frame *frame)
+{
+    if (agent.run.state != RUN_IDLE && frame->number == agent.run.number)
+        return take_for_run(frame);
+    if (agent.kernel.state != KERNEL_NONE && frame->number == agent.kernel.number)
+        return take_for_kernel(frame);
+    return frame->number <= agent.last_number ? 0 : -EPROTO;
 }
 
 static int take(const struct frame *frame)
@@ -214,14 +331,18 @@ static int take(const struct frame *frame)
     case FRAME_PING:
         return take_ping(frame);
     case FRAME_RUN:
-        return take_run(frame);
+    case FRAME_KERNEL:
+        return take_announcement(frame);
     case FRAME_ARGS:
     case FRAME_CODE:
     case FRAME_START:
     case FRAME_INPUT:
     case FRAME_INTERRUPT:
     case FRAME_KILL:
-        return take_for_run(frame);
+    case FRAME_TALK:
+    case FRAME_CELL:
+    case FRAME_CELL_END:
+        return take_for_program(frame);
     case FRAME_FILE:
         return take_file(frame);
     case FRAME_FILE_PUT:
@@ -266,6 +387,7 @@ static void wait_for_something(struct pollset *set)
     wire_poll(&agent.wire, set);
     pollset_add(set, agent.signal_fd, POLLIN, &agent.signal_ready);
     run_poll(&agent.run, set);
+    kernel_poll(&agent.kernel, set);
     files_poll(&agent.files, set);
     if (agent.reap_more)
         pollset_wake(set, 0);
@@ -291,10 +413,13 @@ static _Noreturn void serve(void)
         if (agent.signal_ready || agent.reap_more)
             reap();
         run_step(&agent.run);
+        kernel_step(&agent.kernel);
         end_step(&set);
         if (agent.run.state == RUN_FLUSHING)
             run_step(&agent.run); /* not a turn later */
-        files_step(&agent.files, agent.run.state != RUN_ENDING);
+        if (agent.kernel.state == KERNEL_FLUSHING)
+            kernel_step(&agent.kernel);
+        files_step(&agent.files, !agent.ends_all);
         int r = wire_flush(&agent.wire);
         if (r < 0 && r != -EPIPE && r != -ECONNRESET)
             die("stream", -r); /* of a closed one the read tells */
@@ -328,6 +453,7 @@ int main(int argc, char **argv)
     if (r < 0)
         die("stream", -r);
     run_init(&agent.run, &agent.config, &agent.wire);
+    kernel_init(&agent.kernel, &agent.config, &agent.wire);
     files_init(&agent.files, &agent.config, &agent.wire);
     agent.childless = true;
 

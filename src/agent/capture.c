@@ -1,6 +1,7 @@
 #include "agent/capture.h"
 
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ void capture_begin(struct capture *capture, int fd, uint64_t head_bytes, uint64_
 {
     capture->fd = fd;
     capture->head_left = head_bytes;
-    capture->total = capture->tail_total = 0;
+    capture->total = capture->tail_total = capture->mark = 0;
     capture->tail_max = (size_t)tail_bytes;
     capture->flushing = false;
 }
@@ -34,9 +35,10 @@ static bool blocked(const struct capture *capture, struct wire *wire)
     return capture->head_left > 0 && wire_room(wire) < ROOM_MIN;
 }
 
-void capture_poll(struct capture *capture, struct wire *wire, struct pollset *set)
+void capture_poll(struct capture *capture, struct wire *wire, struct pollset *set, bool all)
 {
-    pollset_add(set, capture->fd, blocked(capture, wire) ? 0 : POLLIN, &capture->ready);
+    bool wanted = all || capture->total < capture->mark;
+    pollset_add(set, capture->fd, wanted && !blocked(capture, wire) ? POLLIN : 0, &capture->ready);
 }
 
 static ssize_t read_head(struct capture *capture, struct wire *wire, uint32_t number)
@@ -87,6 +89,20 @@ bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number)
     return false;
 }
 
+void capture_mark(struct capture *capture)
+{
+    int waiting = 0;
+    if (capture->fd >= 0 && ioctl(capture->fd, FIONREAD, &waiting) < 0)
+        waiting = 0; /* it is a pipe of ours: cannot be */
+    capture->mark = capture->total + (uint64_t)waiting;
+}
+
+bool capture_reach(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    return capture->total >= capture->mark || capture_drain(capture, wire, number) ||
+           capture->total >= capture->mark;
+}
+
 bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number)
 {
     if (!capture->flushing) {
@@ -116,11 +132,28 @@ bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number)
     return true;
 }
 
+bool capture_finish(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    return (capture->flushing || capture_reach(capture, wire, number)) &&
+           capture_flush(capture, wire, number);
+}
+
+static void give_memory_back(struct capture *capture)
+{
+    if (capture->tail_total)
+        (void)madvise(capture->ring, sizeof(capture->ring), MADV_DONTNEED); /* only thrift */
+}
+
+void capture_again(struct capture *capture, uint64_t head_bytes, uint64_t tail_bytes)
+{
+    give_memory_back(capture);
+    capture_begin(capture, capture->fd, head_bytes, tail_bytes);
+}
+
 void capture_end(struct capture *capture)
 {
     if (capture->fd >= 0)
         close(capture->fd);
     capture->fd = -1;
-    if (capture->tail_total)
-        (void)madvise(capture->ring, sizeof(capture->ring), MADV_DONTNEED); /* only thrift */
+    give_memory_back(capture);
 }

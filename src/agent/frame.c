@@ -152,6 +152,30 @@ int frame_run_get(const struct frame *frame, struct frame_run *ret)
     return FRAME_RUN_SIZE;
 }
 
+/*** cell ***/
+
+void frame_cell_put(char *out, const struct frame_cell *cell)
+{
+    put_u64(&out, cell->head_bytes);
+    put_u64(&out, cell->tail_bytes);
+    put_u64(&out, cell->flood_bytes);
+}
+
+int frame_cell_get(const struct frame *frame, struct frame_cell *ret)
+{
+    if (frame->len != FRAME_CELL_SIZE)
+        return -EPROTO;
+    const char *at = frame->payload;
+    struct frame_cell cell = { 0 };
+    cell.head_bytes = get_u64(&at);
+    cell.tail_bytes = get_u64(&at);
+    cell.flood_bytes = get_u64(&at);
+    if (cell.tail_bytes > FRAME_TAIL_MAX)
+        return -EPROTO;
+    *ret = cell;
+    return FRAME_CELL_SIZE;
+}
+
 /*** gap ***/
 
 void frame_gap_put(char *out, const struct frame_gap *gap)

@@ -4,9 +4,9 @@
  *
  *     u32 length of the payload | u8 type | u32 number | payload
  *
- * All numbers are little endian, at fixed places, without padding. `number` names a run or a piece of
- * file work; it is 0 for frames about the stream itself. Pure code: no allocation, no system call;
- * what is decoded points into the caller's bytes.
+ * All numbers are little endian, at fixed places, without padding. `number` names a run or a kernel,
+ * which share one sequence, or a piece of file work; it is 0 for frames about the stream itself. Pure
+ * code: no allocation, no system call; what is decoded points into the caller's bytes.
  */
 #ifndef BELLJAR_AGENT_FRAME_H
 #define BELLJAR_AGENT_FRAME_H
@@ -24,17 +24,18 @@ enum {
     FRAME_MAX = FRAME_HEADER + FRAME_PAYLOAD_MAX,
 
     /* What either side may ask of the other. */
-    FRAME_ARGS_MAX = 256 * 1024, /* arguments, environment and directory of a run, with their NULs */
+    FRAME_ARGS_MAX = 256 * 1024, /* arguments, environment, directory of a run, with their NULs */
     FRAME_ARGS_COUNT_MAX = 1024, /* arguments, or variables */
     FRAME_CODE_MAX = 16 * 1024 * 1024,
-    FRAME_TAIL_MAX = 1024 * 1024, /* of one stream */
+    FRAME_SOURCE_MAX = 1024 * 1024, /* code of a kernel */
+    FRAME_TAIL_MAX = 1024 * 1024,   /* of one stream */
     FRAME_FAILURE_MAX = 199,
     FRAME_PATH_MAX = 4095,
     FRAME_NAME_MAX = 255,
-    FRAME_ENTRIES_MAX = 100 * 1000, /* in one list */
+    FRAME_ENTRIES_MAX = 100 * 1000,    /* in one list */
     FRAME_LIST_MAX = 16 * 1024 * 1024, /* bytes of them */
-    FRAME_FILES_MAX = 4,            /* pieces of file work at once */
-    FRAME_FILE_MS = 5000,           /* after which one is given up */
+    FRAME_FILES_MAX = 4,               /* pieces of file work at once */
+    FRAME_FILE_MS = 5000,              /* after which one is given up */
 };
 
 enum frame_type {
@@ -42,23 +43,32 @@ enum frame_type {
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */
     FRAME_PING = 0x02,      /* up to 8 bytes that come back */
     FRAME_RUN = 0x10,       /* struct frame_run: announces a run */
-    FRAME_ARGS = 0x11,      /* raw: argv, then env, then cwd, each with its NUL */
-    FRAME_CODE = 0x12,      /* raw */
-    FRAME_START = 0x13,     /* empty: all is said, go */
+    FRAME_ARGS = 0x11,      /* raw: argv, then env, then cwd, each with its NUL; also of a kernel */
+    FRAME_CODE = 0x12,      /* raw; also of a kernel */
+    FRAME_START = 0x13,     /* empty: all is said, go; also to a kernel */
     FRAME_INPUT = 0x14,     /* raw; one after FRAME_START, then one for each FRAME_RUN_MORE */
-    FRAME_INTERRUPT = 0x15, /* empty: SIGINT */
-    FRAME_KILL = 0x16,      /* empty: SIGKILL to all of it */
+    FRAME_INTERRUPT = 0x15, /* empty: SIGINT; also to a kernel */
+    FRAME_KILL = 0x16,      /* empty: SIGKILL to all of it; also of a kernel */
+    FRAME_KERNEL = 0x18,    /* struct frame_run: announces a kernel */
+    FRAME_TALK = 0x19,      /* raw, for the channel; one after FRAME_START, then one for each
+                               FRAME_TALK_MORE */
+    FRAME_CELL = 0x1a,      /* struct frame_cell: begins a cell */
+    FRAME_CELL_END = 0x1b,  /* empty: asks for FRAME_CELL_DONE */
     FRAME_FILE = 0x20,      /* struct frame_file, then the paths */
     FRAME_FILE_PUT = 0x21,  /* raw; one after FRAME_FILE, then one for each FRAME_FILE_MORE */
 
     /* agent to server */
     FRAME_READY = 0x81,     /* struct frame_hello */
     FRAME_PONG = 0x82,      /* the bytes of the ping */
-    FRAME_STDOUT = 0x90,    /* raw */
-    FRAME_STDERR = 0x91,    /* raw */
-    FRAME_GAP = 0x92,       /* struct frame_gap */
+    FRAME_STDOUT = 0x90,    /* raw; also of a kernel */
+    FRAME_STDERR = 0x91,    /* raw; also of a kernel */
+    FRAME_GAP = 0x92,       /* struct frame_gap; also of a kernel */
     FRAME_RUN_MORE = 0x93,  /* empty: the next FRAME_INPUT, please */
-    FRAME_EXIT = 0x94,      /* struct frame_exit, then words if it could not be started */
+    FRAME_EXIT = 0x94,      /* struct frame_exit, then words if it could not be started; also of a
+                               kernel */
+    FRAME_SAID = 0x98,      /* raw, from the channel */
+    FRAME_TALK_MORE = 0x99, /* empty: the next FRAME_TALK, please */
+    FRAME_CELL_DONE = 0x9a, /* struct frame_exit, all of it 0 but times and bytes */
     FRAME_FILE_DATA = 0xa0, /* raw bytes of a file, or whole struct frame_entry */
     FRAME_FILE_MORE = 0xa1, /* empty: the next FRAME_FILE_PUT, please */
     FRAME_FILE_END = 0xa2,  /* struct frame_file_end; ends one piece of file work */
@@ -101,6 +111,14 @@ struct frame_run {
 };
 void frame_run_put(char *out, const struct frame_run *run);
 int frame_run_get(const struct frame *frame, struct frame_run *ret);
+
+/* Limits of one cell, as those of a run. */
+enum { FRAME_CELL_SIZE = 24 };
+struct frame_cell {
+    uint64_t head_bytes, tail_bytes, flood_bytes;
+};
+void frame_cell_put(char *out, const struct frame_cell *cell);
+int frame_cell_get(const struct frame *frame, struct frame_cell *ret);
 
 enum frame_stream { FRAME_IS_STDOUT = 1, FRAME_IS_STDERR = 2 };
 enum { FRAME_GAP_SIZE = 9 };

@@ -1,10 +1,10 @@
 #include "agent/guest.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -193,7 +193,7 @@ static int run_steps(const struct config *config, const struct step *steps, size
  * are left closed. */
 static int place_descriptors(const int *fds, int count, int first)
 {
-    int moved[4] = { -1, -1, -1, -1 };
+    int moved[5] = { -1, -1, -1, -1, -1 };
     for (int i = 0; i < count; i++) {
         moved[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD, 64);
         if (fds[i] >= 0 && moved[i] < 0)
@@ -254,6 +254,9 @@ static int become_program(const struct config *config, const struct guest_exec *
                           const char **ret_step)
 {
     prefer_for_oom();
+    *ret_step = "become subreaper";
+    if (exec->channel_fd >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return -errno;
     int r = RUN_STEPS(config, to_guest, ret_step);
     if (r < 0)
         return r;
@@ -276,10 +279,13 @@ _Noreturn void guest_exec(const struct config *config, const struct guest_exec *
     int r = RUN_STEPS(config, before_descriptors, &step);
     if (r == 0) {
         step = "descriptors";
-        const int fds[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2], failure_fd };
-        r = place_descriptors(fds, 4, 0);
+        const int with_channel[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2],
+                                     exec->channel_fd, failure_fd };
+        const int without[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2], failure_fd };
+        bool channel = exec->channel_fd >= 0;
+        r = place_descriptors(channel ? with_channel : without, channel ? 5 : 4, 0);
         if (r == 0) {
-            failure_fd = 3;
+            failure_fd = channel ? 4 : 3;
             r = fcntl(failure_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno
                                                            : become_program(config, exec, &step);
         }

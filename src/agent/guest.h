@@ -20,6 +20,7 @@ struct guest_exec {
     const char *const *argv, *const *env; /* argv[0] is searched in env's PATH */
     const char *cwd;                      /* "" : the workspace; relative: below it */
     int stdio[3];
+    int channel_fd; /* becomes descriptor 3 of a kernel, whose orphans then stay below it; -1: none */
     int failure_fd; /* gets a struct guest_failure; closed by a successful exec */
 };
 /* Fails closed: a step that does not work is reported and the program does not run. */

@@ -54,6 +54,8 @@ void link_break(struct link *link, const char *why)
     close_stream(link);
     link_run_broken(link);
     if (!link->freed)
+        link_kernel_broken(link);
+    if (!link->freed)
         link_file_broken(link, EPIPE);
     if (!link->freed && link->events.on_broken)
         link->events.on_broken(why, link->data);
@@ -67,6 +69,7 @@ void link_free(struct link *link)
     enter(link);
     close_stream(link);
     link_run_broken(link);
+    link_kernel_broken(link);
     link_file_broken(link, ECANCELED);
     link->freed = true;
     (void)leave(link);
@@ -153,7 +156,12 @@ static const char *take(struct link *link, const struct frame *frame)
     case FRAME_GAP:
     case FRAME_RUN_MORE:
     case FRAME_EXIT:
-        return link_run_take(link, frame);
+    case FRAME_SAID:
+    case FRAME_TALK_MORE:
+    case FRAME_CELL_DONE:
+        return link->kernel.active && frame->number == link->kernel.number
+                   ? link_kernel_take(link, frame)
+                   : link_run_take(link, frame);
     case FRAME_FILE_DATA:
     case FRAME_FILE_MORE:
     case FRAME_FILE_END:

@@ -103,7 +103,7 @@ struct link_kernel_spec {
     const char *const *argv; /* as for a run; argv[0] is searched in the sandbox's PATH */
     const char *const *env;  /* as for a run */
     const char *cwd;         /* "" : /workspace */
-    const char *source;      /* written to LINK_KERNEL_PATH, there until the kernel ends; NULL: none */
+    const char *source;      /* written to LINK_KERNEL_PATH until the kernel ends; NULL: none */
     size_t source_len;
 };
 

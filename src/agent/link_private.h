@@ -1,6 +1,7 @@
 /*
  * link_private: what the files of the server's end share. link.c moves frames and knows when the
- * stream is broken; link_run.c and link_file.c hold what is open and judge what comes for it.
+ * stream is broken; link_run.c, link_kernel.c and link_file.c hold what is open and judge what comes
+ * for it.
  */
 #ifndef BELLJAR_AGENT_LINK_PRIVATE_H
 #define BELLJAR_AGENT_LINK_PRIVATE_H
@@ -16,6 +17,12 @@ enum {
     LINK_PATIENCE_MS = 15000, /* for a hello, and for file work, which the agent ends after 5 s */
     LINK_FILES_QUEUE = 1024,  /* that wait; one more is refused */
     LINK_FILE_TRIES = 4,      /* of work that the end of a run cuts off */
+
+    /* What a kernel may write before its first cell: the end of it is kept, beyond the flood it
+     * waits. */
+    LINK_KERNEL_KEPT = 64 * 1024,
+    LINK_KERNEL_FLOOD = 16 * 1024 * 1024,
+    LINK_KERNEL_QUEUE = 2 * LINK_KERNEL_MESSAGE_MAX, /* bytes on the way to it */
 };
 
 /* One output stream of the run, as far as it has come. */
@@ -25,7 +32,7 @@ struct link_capture {
 
 struct link_run_state {
     bool active;
-    uint32_t number; /* of this run or the last */
+    uint32_t number;
     struct link_run_events events;
     void *data;
     uint64_t head_bytes, tail_bytes;
@@ -34,6 +41,33 @@ struct link_run_state {
     size_t input_len, input_sent;
     bool input_asked; /* one chunk may be sent */
     uint64_t start_ns;
+};
+
+/* One output stream of the kernel since the last end of a cell. */
+struct link_kernel_output {
+    uint64_t bytes, dropped;
+    unsigned gaps; /* one for what was kept, one in the cell */
+};
+
+struct link_kernel_state {
+    bool active;
+    uint32_t number;
+    struct link_kernel_events events;
+    void *data;
+    char broken[100]; /* "" or how it broke the rules; it is being killed for that */
+    uint64_t start_ns;
+
+    struct buf talk; /* messages to it; sent up to talk_at */
+    size_t talk_at;
+    bool talk_asked; /* one chunk may be sent */
+    struct buf said; /* length and bytes of a message from it, not whole yet */
+
+    bool in_cell, cell_ends; /* its end has been asked for */
+    link_cell_fn *on_cell_end;
+    void *cell_data;
+    uint64_t cell_start_ns;
+    uint64_t kept_bytes, head_bytes, tail_bytes; /* of each stream that may come */
+    struct link_kernel_output out, err;
 };
 
 struct link_stream_handle; /* the socket on the loop; outlives the link until closed */
@@ -49,7 +83,9 @@ struct link {
     unsigned depth; /* callbacks of ours on the stack */
     bool freed;     /* by one of them: release when depth is back at 0 */
 
+    uint32_t program_number; /* the last of a run or kernel */
     struct link_run_state run;
+    struct link_kernel_state kernel;
     struct list files;         /* struct link_file, sent */
     struct list files_waiting; /* not sent yet */
     size_t n_files, n_waiting;
@@ -62,8 +98,7 @@ struct link {
 void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *payload,
                     size_t len);
 /* A payload of any length in as many frames as it takes. */
-void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes,
-                     size_t len);
+void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes, size_t len);
 /* Takes the bytes. */
 void link_write(struct link *link, struct buf *out);
 /* Ends all that is open, then tells the owner, once. */
@@ -71,9 +106,25 @@ void link_break(struct link *link, const char *why);
 
 /*** link_run.c ***/
 
+/* Puts arguments, environment and directory into `args`, and their numbers into *ret. */
+int link_collect_args(const char *const *argv, const char *const *env, const char *cwd,
+                      struct buf *args, struct frame_run *ret, struct err *err);
+/* Announces a program and starts it, with a frame of this type. */
+void link_add_program(struct buf *out, uint8_t type, uint32_t number, const struct frame_run *frame,
+                      const struct buf *args, const char *code);
+/* Moves what a tail may not hold from its end to the head. */
+void link_fit_tail(uint64_t *head_bytes, uint64_t *tail_bytes);
+/* What the agent said of an end, as far as it can be true. */
+void link_read_exit(const struct frame_exit *said, uint64_t start_ns, struct link_exit *ret);
+
 /* Each returns NULL, or how the agent broke the rules. */
 const char *link_run_take(struct link *link, const struct frame *frame);
 void link_run_broken(struct link *link);
+
+/*** link_kernel.c ***/
+
+const char *link_kernel_take(struct link *link, const struct frame *frame);
+void link_kernel_broken(struct link *link);
 
 /*** link_file.c ***/
 

@@ -17,31 +17,51 @@ static int count_strings(const char *const *strings, size_t *ret_count)
     return 0;
 }
 
-static int collect_args(const struct link_run_spec *spec, struct buf *args, struct frame_run *ret,
-                        struct err *err)
+int link_collect_args(const char *const *argv, const char *const *env, const char *cwd,
+                      struct buf *args, struct frame_run *ret, struct err *err)
 {
     size_t argc, envc;
-    if (count_strings(spec->argv, &argc) < 0 || count_strings(spec->env, &envc) < 0)
+    if (count_strings(argv, &argc) < 0 || count_strings(env, &envc) < 0)
         return err_set(err, E2BIG, "more than %d arguments", FRAME_ARGS_COUNT_MAX);
-    if (argc == 0 || !*spec->argv[0])
+    if (argc == 0 || !*argv[0])
         return err_set(err, EINVAL, "nothing to run");
     int r = 0;
     for (size_t i = 0; i < argc && r == 0; i++)
-        r = buf_add(args, spec->argv[i], strlen(spec->argv[i]) + 1);
+        r = buf_add(args, argv[i], strlen(argv[i]) + 1);
     for (size_t i = 0; i < envc && r == 0; i++) {
-        if (!strchr(spec->env[i], '='))
+        if (!strchr(env[i], '='))
             return err_set(err, EINVAL, "environment: a variable without a value");
-        r = buf_add(args, spec->env[i], strlen(spec->env[i]) + 1);
+        r = buf_add(args, env[i], strlen(env[i]) + 1);
     }
-    const char *cwd = spec->cwd ? spec->cwd : "";
     if (r == 0)
-        r = buf_add(args, cwd, strlen(cwd) + 1);
+        r = buf_add(args, cwd ? cwd : "", cwd ? strlen(cwd) + 1 : 1);
     if (r < 0)
         return err_set(err, E2BIG, "arguments and environment: more than %d bytes", FRAME_ARGS_MAX);
     ret->args_len = (uint32_t)args->len;
     ret->argc = (uint32_t)argc;
     ret->envc = (uint32_t)envc;
     return 0;
+}
+
+void link_add_program(struct buf *out, uint8_t type, uint32_t number, const struct frame_run *frame,
+                      const struct buf *args, const char *code)
+{
+    char payload[FRAME_RUN_SIZE];
+    frame_run_put(payload, frame);
+    link_add_frame(out, type, number, payload, sizeof(payload));
+    link_add_frames(out, FRAME_ARGS, number, args->data, args->len);
+    if (frame->has_code)
+        link_add_frames(out, FRAME_CODE, number, code, (size_t)frame->code_len);
+    link_add_frame(out, FRAME_START, number, NULL, 0);
+}
+
+/* The agent's ring has a limit; what it cannot keep at the end is kept at the beginning. */
+void link_fit_tail(uint64_t *head_bytes, uint64_t *tail_bytes)
+{
+    if (*tail_bytes <= FRAME_TAIL_MAX)
+        return;
+    *head_bytes += *tail_bytes - FRAME_TAIL_MAX;
+    *tail_bytes = FRAME_TAIL_MAX;
 }
 
 static void send_input(struct link *link, struct buf *out)
@@ -65,25 +85,24 @@ int link_run(struct link *link, const struct link_run_spec *spec,
         return err_set(err, EBUSY, "another run is going on");
     if (spec->code_len > FRAME_CODE_MAX)
         return err_set(err, EFBIG, "code: more than %d bytes", FRAME_CODE_MAX);
-    /* The agent's ring has a limit; what it cannot keep at the end is kept at the beginning. */
-    uint64_t tail = spec->tail_bytes < FRAME_TAIL_MAX ? spec->tail_bytes : FRAME_TAIL_MAX;
     struct frame_run frame = {
-        .head_bytes = spec->head_bytes + (spec->tail_bytes - tail),
-        .tail_bytes = tail,
+        .head_bytes = spec->head_bytes,
+        .tail_bytes = spec->tail_bytes,
         .flood_bytes = spec->flood_bytes,
         .input_len = spec->input ? spec->input_len : 0,
         .code_len = spec->code ? spec->code_len : 0,
         .has_code = spec->code != NULL,
     };
+    link_fit_tail(&frame.head_bytes, &frame.tail_bytes);
     auto_buf args = BUF_INIT(FRAME_ARGS_MAX);
-    int r = collect_args(spec, &args, &frame, err);
+    int r = link_collect_args(spec->argv, spec->env, spec->cwd, &args, &frame, err);
     if (r < 0)
         return r;
 
     struct link_run_state *run = &link->run;
     *run = (struct link_run_state){
         .active = true,
-        .number = run->number + 1,
+        .number = ++link->program_number,
         .events = *events,
         .data = data,
         .head_bytes = frame.head_bytes,
@@ -95,14 +114,8 @@ int link_run(struct link *link, const struct link_run_spec *spec,
     if (run->input_len)
         run->input = memcpy(xmalloc(run->input_len), spec->input, run->input_len);
 
-    char payload[FRAME_RUN_SIZE];
-    frame_run_put(payload, &frame);
     struct buf out = BUF_INIT(BUF_NO_CEILING);
-    link_add_frame(&out, FRAME_RUN, run->number, payload, sizeof(payload));
-    link_add_frames(&out, FRAME_ARGS, run->number, args.data, args.len);
-    if (spec->code)
-        link_add_frames(&out, FRAME_CODE, run->number, spec->code, spec->code_len);
-    link_add_frame(&out, FRAME_START, run->number, NULL, 0);
+    link_add_program(&out, FRAME_RUN, run->number, &frame, &args, spec->code);
     send_input(link, &out);
     link_write(link, &out);
     return 0;
@@ -201,6 +214,22 @@ static uint64_t total(const struct link_capture *capture)
     return capture->before + capture->gap + capture->after;
 }
 
+void link_read_exit(const struct frame_exit *said, uint64_t start_ns, struct link_exit *ret)
+{
+    /* Time is what we have seen pass; the rest a guest could have made up. */
+    uint64_t wall = uv_hrtime() - start_ns;
+    *ret = (struct link_exit){
+        .signaled = said->signaled,
+        .code = said->failed ? 127 : (int)said->code,
+        .wall_ns = at_most(said->wall_ns, wall),
+        .cpu_ns = at_most(said->cpu_ns, wall > UINT64_MAX / 4096 ? wall : wall * 4096),
+        .stdout_bytes = said->stdout_bytes,
+        .stderr_bytes = said->stderr_bytes,
+        .flooded = said->flooded,
+    };
+    copy_words(ret->failure, sizeof(ret->failure), said->failure, said->failure_len);
+}
+
 static const char *take_exit(struct link *link, const struct frame *frame)
 {
     struct link_run_state *run = &link->run;
@@ -209,18 +238,8 @@ static const char *take_exit(struct link *link, const struct frame *frame)
         return "the agent sent an exit that is none";
     if (said.stdout_bytes != total(&run->out) || said.stderr_bytes != total(&run->err))
         return "the agent lost count of the output";
-    /* Time is what we have seen pass; the rest a guest could have made up. */
-    uint64_t wall = uv_hrtime() - run->start_ns;
-    struct link_exit exit = {
-        .signaled = said.signaled,
-        .code = said.failed ? 127 : (int)said.code,
-        .wall_ns = at_most(said.wall_ns, wall),
-        .cpu_ns = at_most(said.cpu_ns, wall > UINT64_MAX / 4096 ? wall : wall * 4096),
-        .stdout_bytes = said.stdout_bytes,
-        .stderr_bytes = said.stderr_bytes,
-        .flooded = said.flooded,
-    };
-    copy_words(exit.failure, sizeof(exit.failure), said.failure, said.failure_len);
+    struct link_exit exit;
+    link_read_exit(&said, run->start_ns, &exit);
     end_run(link, &exit);
     return NULL;
 }
@@ -250,7 +269,9 @@ const char *link_run_take(struct link *link, const struct frame *frame)
         return take_gap(link, frame);
     case FRAME_RUN_MORE:
         return take_more(link, frame);
-    default:
+    case FRAME_EXIT:
         return take_exit(link, frame);
+    default:
+        return "the agent spoke of a run as of a kernel";
     }
 }

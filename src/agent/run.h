@@ -14,41 +14,28 @@
 #define BELLJAR_AGENT_RUN_H
 
 #include "agent/capture.h"
-#include "agent/config.h"
 #include "agent/feed.h"
-#include "agent/wire.h"
+#include "agent/order.h"
 
 #include <sys/resource.h>
 
 enum run_state { RUN_IDLE, RUN_TAKING, RUN_GOING, RUN_ENDING, RUN_FLUSHING };
 
 struct run {
-    const struct config *config;
     struct wire *wire;
 
     enum run_state state;
     uint32_t number; /* of this run, or of the last */
-    struct frame_run spec;
-    uint32_t args_len; /* received so far */
-    uint64_t code_len;
-    int code_fd;
+    struct order order;
     bool kill_early; /* asked to die before it was started */
 
-    pid_t pid; /* of the main process; 0: none, or reaped */
-    int failure_fd;
+    pid_t pid;  /* of the main process; 0: none, or reaped */
     int status; /* as wait() says it */
     bool flooded;
     uint64_t start_ns, wall_ns, cpu_ns;
-    int failure_code;
-    char failure[FRAME_FAILURE_MAX + 1];
 
     struct capture out, err;
     struct feed input;
-
-    const char *argv[FRAME_ARGS_COUNT_MAX + 1];
-    const char *env[AGENT_ENV_COUNT_MAX + FRAME_ARGS_COUNT_MAX + 1];
-    const char *cwd;
-    char args[FRAME_ARGS_MAX];
 };
 
 void run_init(struct run *run, const struct config *config, struct wire *wire);
@@ -62,7 +49,7 @@ int run_input(struct run *run, const char *bytes, size_t len);
 void run_interrupt(struct run *run);
 void run_kill(struct run *run);
 
-/* Somebody was reaped who is no worker of ours: the main process, or an orphan. */
+/* Somebody was reaped who is no worker of ours and no kernel: the main process, or an orphan. */
 void run_reaped(struct run *run, pid_t pid, int status, const struct rusage *usage);
 /* While ENDING: nobody is left. */
 void run_alone(struct run *run);

@@ -16,8 +16,9 @@
  *     is for tests.) It sits in a cgroup of its own, so that the guest cannot starve it; it needs
  *     AGENT_MEMORY bytes there at most, plus what is stored in AGENT_RUN_DIR.
  *   - AGENT_WORKSPACE exists and is writable for the guest. AGENT_RUN_DIR exists, is writable for
- *     the agent (not for the guest, where they are different users) and can hold the code of a run.
- *     /dev/null exists. /proc is welcome, not needed.
+ *     the agent (not for the guest, where they are different users) and can hold the code of a run and
+ *     that of a kernel. /dev/null exists. /proc is welcome; without it the end of a run is also that
+ *     of the kernel.
  *   - When guest_uid is not the agent's own uid, the agent holds CAP_KILL, CAP_SETUID, CAP_SETGID and
  *     CAP_SETPCAP in its user namespace. It drops every other capability at its start, and guests
  *     get none.
@@ -52,7 +53,7 @@ enum {
     AGENT_FILTER_MAX = 4096, /* instructions: BPF_MAXINSNS */
     AGENT_ENV_MAX = 16 * 1024,
     AGENT_ENV_COUNT_MAX = 256,
-    AGENT_MEMORY = 8 * 1024 * 1024,
+    AGENT_MEMORY = 12 * 1024 * 1024,
 };
 
 enum agent_cgroup {

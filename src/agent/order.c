@@ -1,0 +1,261 @@
+#include "agent/order.h"
+#include "agent/guest.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static void close_slot(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void order_init(struct order *order, const struct config *config, const char *code_name)
+{
+    order->config = config;
+    order->code_name = code_name;
+    order->code_fd = order->failure_fd = -1;
+}
+
+void order_fail(struct order *order, int code, const char *what)
+{
+    if (order->failure_code)
+        return;
+    order->failure_code = code;
+    (void)snprintf(order->failure, sizeof(order->failure), "%s: %s", what, strerror(code));
+}
+
+/*** what arrives ***/
+
+/* A new file each time: an old one may be linked, open or being executed somewhere. The guest may read
+ * it and, being somebody else in the native engine, not change it. */
+static void make_code(struct order *order)
+{
+    int dir = order->config->run_dir_fd;
+    if (unlinkat(dir, order->code_name, 0) < 0 && errno != ENOENT) {
+        order_fail(order, errno, "replace code");
+        return;
+    }
+    order->code_fd =
+        openat(dir, order->code_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+    if (order->code_fd < 0 || fchmod(order->code_fd, 0444) < 0)
+        order_fail(order, errno, "make code");
+}
+
+void order_begin(struct order *order, const struct frame_run *spec)
+{
+    order->spec = *spec;
+    order->args_len = 0;
+    order->code_len = 0;
+    order->failure_code = 0;
+    if (spec->has_code)
+        make_code(order);
+}
+
+int order_args(struct order *order, const char *bytes, size_t len)
+{
+    if (len > order->spec.args_len - order->args_len)
+        return -EPROTO;
+    memcpy(order->args + order->args_len, bytes, len);
+    order->args_len += (uint32_t)len;
+    return 0;
+}
+
+int order_code(struct order *order, const char *bytes, size_t len)
+{
+    if (len > order->spec.code_len - order->code_len)
+        return -EPROTO;
+    order->code_len += len;
+    for (size_t done = 0; done < len && !order->failure_code;) {
+        ssize_t n = write(order->code_fd, bytes + done, len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            order_fail(order, n < 0 ? errno : EIO, "write code");
+        else
+            done += (size_t)n;
+    }
+    return 0;
+}
+
+/* The next string of `args`, or NULL when they end. */
+static const char *next_string(struct order *order, size_t *at)
+{
+    char *end = memchr(order->args + *at, '\0', order->args_len - *at);
+    if (!end)
+        return NULL;
+    const char *text = order->args + *at;
+    *at = (size_t)(end - order->args) + 1;
+    return text;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t len = strcspn(a, "=");
+    return strncmp(a, b, len + 1) == 0;
+}
+
+static void set_env(struct order *order, size_t *count, const char *var)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (same_name(order->env[i], var)) {
+            order->env[i] = var;
+            return;
+        }
+    order->env[(*count)++] = var;
+}
+
+static int split_args(struct order *order)
+{
+    size_t at = 0, env_count = 0;
+    for (uint32_t i = 0; i < order->spec.argc; i++)
+        if (!(order->argv[i] = next_string(order, &at)))
+            return -EPROTO;
+    order->argv[order->spec.argc] = NULL;
+    for (const char *const *var = order->config->env; *var; var++)
+        set_env(order, &env_count, *var);
+    for (uint32_t i = 0; i < order->spec.envc; i++) {
+        const char *var = next_string(order, &at);
+        if (!var || !strchr(var, '='))
+            return -EPROTO;
+        set_env(order, &env_count, var);
+    }
+    order->env[env_count] = NULL;
+    order->cwd = next_string(order, &at);
+    return order->cwd && at == order->spec.args_len ? 0 : -EPROTO;
+}
+
+int order_complete(struct order *order)
+{
+    if (order->args_len != order->spec.args_len || order->code_len != order->spec.code_len)
+        return -EPROTO;
+    close_slot(&order->code_fd); /* before the fork: a file open for writing is not executed */
+    return split_args(order);
+}
+
+/*** start ***/
+
+struct pipes {
+    int in[2], out[2], err[2], failure[2], channel[2];
+};
+
+static void pipes_close(struct pipes *pipes)
+{
+    for (int i = 0; i < 2; i++) {
+        close_slot(&pipes->in[i]);
+        close_slot(&pipes->out[i]);
+        close_slot(&pipes->err[i]);
+        close_slot(&pipes->failure[i]);
+        close_slot(&pipes->channel[i]);
+    }
+}
+
+/* Our ends do not block; the guest's do, as programs expect. */
+static int make_pipe(int fds[2], int ours)
+{
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    return fcntl(fds[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int make_channel(int fds[2])
+{
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+        return -errno;
+    return fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int pipes_open(struct pipes *pipes, bool with_input, bool with_channel)
+{
+    int r = make_pipe(pipes->out, 0);
+    if (r == 0)
+        r = make_pipe(pipes->err, 0);
+    if (r == 0)
+        r = make_pipe(pipes->failure, 0);
+    if (r == 0 && with_channel)
+        r = make_channel(pipes->channel);
+    if (r < 0)
+        return r;
+    if (with_input)
+        return make_pipe(pipes->in, 1);
+    pipes->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return pipes->in[0] < 0 ? -errno : 0;
+}
+
+bool order_launch(struct order *order, bool with_channel, struct process *ret)
+{
+    struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+    int r = pipes_open(&pipes, order->spec.input_len > 0, with_channel);
+    if (r < 0) {
+        pipes_close(&pipes);
+        order_fail(order, -r, "make pipes");
+        return false;
+    }
+    pid_t pid = guest_fork(order->config);
+    if (pid == 0) {
+        const struct guest_exec exec = {
+            .argv = order->argv,
+            .env = order->env,
+            .cwd = order->cwd,
+            .stdio = { pipes.in[0], pipes.out[1], pipes.err[1] },
+            .channel_fd = pipes.channel[1],
+            .failure_fd = pipes.failure[1],
+        };
+        guest_exec(order->config, &exec);
+    }
+    if (pid < 0) {
+        pipes_close(&pipes);
+        order_fail(order, -pid, "start process");
+        return false;
+    }
+    order->failure_fd = pipes.failure[0];
+    *ret = (struct process){
+        .pid = pid,
+        .in_fd = pipes.in[1],
+        .out_fd = pipes.out[0],
+        .err_fd = pipes.err[0],
+        .channel_fd = pipes.channel[0],
+    };
+    pipes.failure[0] = pipes.out[0] = pipes.err[0] = pipes.in[1] = pipes.channel[0] = -1;
+    pipes_close(&pipes);
+    return true;
+}
+
+/*** the end ***/
+
+void order_check_child(struct order *order)
+{
+    struct guest_failure failure;
+    if (order->failure_fd >= 0 &&
+        read(order->failure_fd, &failure, sizeof(failure)) == (ssize_t)sizeof(failure)) {
+        failure.step[sizeof(failure.step) - 1] = '\0';
+        order_fail(order, failure.code, failure.step);
+    }
+    close_slot(&order->failure_fd);
+}
+
+bool order_send_exit(const struct order *order, struct wire *wire, uint32_t number, int status,
+                     struct frame_exit *exit)
+{
+    exit->failed = order->failure_code != 0;
+    exit->signaled = !exit->failed && WIFSIGNALED(status);
+    exit->code = exit->failed     ? (uint32_t)order->failure_code
+                 : exit->signaled ? (uint32_t)WTERMSIG(status)
+                                  : (uint32_t)WEXITSTATUS(status);
+    char payload[FRAME_EXIT_SIZE + FRAME_FAILURE_MAX];
+    frame_exit_put(payload, exit);
+    size_t words = exit->failed ? strlen(order->failure) : 0;
+    memcpy(payload + FRAME_EXIT_SIZE, order->failure, words);
+    return wire_send(wire, FRAME_EXIT, number, payload, FRAME_EXIT_SIZE + words);
+}
+
+void order_end(struct order *order)
+{
+    if (order->spec.has_code)
+        (void)unlinkat(order->config->run_dir_fd, order->code_name, 0); /* gives its memory back */
+}
