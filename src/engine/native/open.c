@@ -81,10 +81,13 @@ static int check_layers(const struct native_host *host, unsigned active, unsigne
 static int check_range(const struct engine_options *options, struct err *err)
 {
     uint64_t end = (uint64_t)options->uid_base + options->uid_count;
-    if (options->uid_base < 1000 || end > UINT32_MAX - 1 || options->uid_count < 3)
-        return err_set(err, EINVAL,
-                       "uid range %u+%u: it starts at 1000 or above and holds at least 3 ids",
-                       options->uid_base, options->uid_count);
+    bool holds_server = options->uid_base <= ENGINE_DEFAULT_UID && end > ENGINE_DEFAULT_UID;
+    if (options->uid_base < 1000 || end > UINT32_MAX - 1 || options->uid_count < 3 || holds_server)
+        return err_set(
+            err, EINVAL,
+            "uid range %u+%u: it must start at 1000 or above, hold at least 3 ids, and not "
+            "%d, which the server takes",
+            options->uid_base, options->uid_count, ENGINE_DEFAULT_UID);
     return 0;
 }
 

@@ -357,8 +357,9 @@ void spawner_run(const struct native_host *host, int wire, int go)
         _exit(1);
     close(go);
 
-    static struct spawner spawner;
-    spawner = (struct spawner){ .host = host, .wire = wire };
+    static struct spawner spawner; /* only what is used becomes memory that every clone copies */
+    spawner.host = host;
+    spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
     if (prepare(host, &err) < 0 || (spawner.epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
