@@ -366,8 +366,8 @@ static void sandbox_is_closed(void **state)
         "\nNoNewPrivs:\t1\n",
         "\nSeccomp:\t2\n",
         "\nUid:\t1000\t1000\t1000\t1000\n",
-        "\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
-        "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\n",
+        "\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\n",
+        "\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\n",
         "\n0\n1\n2\n3\nuid=1000(guest) gid=1000(guest)", /* 3 is ls itself reading */
         "\n/workspace\n",
     };

@@ -236,6 +236,21 @@ static void settle(struct native *native, struct pending *pending, struct box *b
     timer_start(native->deliver, 0); /* from the loop, never from inside a call */
 }
 
+static void pending_free(struct pending *pending)
+{
+    list_remove(&pending->link);
+    free(pending);
+}
+
+static void list_move(struct list *to, struct list *from)
+{
+    while (!list_empty(from)) {
+        struct list *link = from->next;
+        list_remove(link);
+        list_add_tail(to, link);
+    }
+}
+
 static void tell_died(struct box *box)
 {
     list_remove(&box->link);
@@ -245,14 +260,16 @@ static void tell_died(struct box *box)
     box->base.on_died(&box->base, box->base.on_died_data); /* may destroy it */
 }
 
+/* Only as many as there were: a caller that starts again at once must not keep the loop. */
 static void deliver(void *data)
 {
     struct native *native = data;
-    while (!list_empty(&native->settled)) {
-        struct pending *pending = list_first(struct pending, &native->settled, link);
-        list_remove(&pending->link);
+    struct list now = LIST_INIT(now);
+    list_move(&now, &native->settled);
+    while (!list_empty(&now)) {
+        struct pending *pending = list_first(struct pending, &now, link);
         struct pending done = *pending;
-        free(pending);
+        pending_free(pending);
         done.base.on_started(done.ready, done.ready ? NULL : &done.err, done.base.data);
     }
     while (!list_empty(&native->dead))
@@ -518,10 +535,9 @@ static struct engine_pending *native_start(struct engine *engine, const struct s
 static void native_cancel(struct engine_pending *base)
 {
     struct pending *pending = container_of(base, struct pending, base);
-    list_remove(&pending->link);
     if (pending->ready)
         box_leave(container_of(pending->ready, struct box, base));
-    free(pending);
+    pending_free(pending);
 }
 
 static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
@@ -579,9 +595,9 @@ static void native_close(struct engine *engine)
     native->lost = true;
     close_wire(native);
     list_each (struct pending, pending, &native->waiting, link)
-        free(pending);
+        pending_free(pending);
     list_each (struct pending, pending, &native->settled, link)
-        free(pending);
+        pending_free(pending);
     for (unsigned i = 0; i < native->started.slots; i++)
         if (native->slots[i].box)
             box_free(native->slots[i].box);

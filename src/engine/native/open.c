@@ -164,7 +164,7 @@ int native_host_open(const struct engine_options *options, struct native_started
 {
     struct native_host host;
     struct native_started started = { .wire = -1 };
-    int r = fill(&host, options, &started.layers, err), wires[2];
+    int r = fill(&host, options, &started.layers, err), wires[2] = { -1, -1 };
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
         r = err_sys(err, errno, "make the spawner's socket");
     if (r < 0) {
