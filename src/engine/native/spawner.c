@@ -80,6 +80,16 @@ static void watch(struct spawner *spawner, int fd, uint64_t what)
     }
 }
 
+/* Closing would not do: a child that has not reached its exec yet holds a copy of every descriptor,
+ * and epoll goes on telling of what is open anywhere, under a slot that may be another's by then. */
+static void unwatch(struct spawner *spawner, int *fd)
+{
+    if (*fd < 0)
+        return;
+    (void)epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, *fd, NULL); /* it is there */
+    close(steal_fd(fd));
+}
+
 /*** To the server ***/
 
 /* Waits if the server is slow to read: it never waits for us. `fd` may be -1. */
@@ -118,11 +128,11 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
 
 /*** The life of a box ***/
 
-static void forget_start(struct box *box)
+static void forget_start(struct spawner *spawner, struct box *box)
 {
+    unwatch(spawner, &box->status);
     fd_closep(&box->stream);
-    fd_closep(&box->status);
-    box->stream = box->status = -1;
+    box->stream = -1;
 }
 
 static void doom(struct spawner *spawner, struct box *box)
@@ -175,7 +185,7 @@ static void on_status(struct spawner *spawner, struct box *box)
         spawner->pending--;
         tell_about(spawner, box, WIRE_CREATED);
     }
-    forget_start(box);
+    forget_start(spawner, box);
 }
 
 static void on_dead(struct spawner *spawner, struct box *box)
@@ -184,8 +194,7 @@ static void on_dead(struct spawner *spawner, struct box *box)
         on_status(spawner, box); /* its last words, if this event came first */
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
-    close(box->pidfd);
-    box->pidfd = -1;
+    unwatch(spawner, &box->pidfd);
     if (box->failed)
         tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
