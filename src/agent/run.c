@@ -335,8 +335,7 @@ static void finish(struct run *run)
 
 static void watch_flood(struct run *run)
 {
-    if (run->state == RUN_GOING && (run->out.total > run->spec.flood_bytes ||
-                                    run->err.total > run->spec.flood_bytes)) {
+    if (run->out.total > run->spec.flood_bytes || run->err.total > run->spec.flood_bytes) {
         run->flooded = true;
         run->state = RUN_ENDING;
     }
@@ -344,7 +343,7 @@ static void watch_flood(struct run *run)
 
 void run_poll(struct run *run, struct pollset *set)
 {
-    if (run->state == RUN_IDLE)
+    if (run->state != RUN_GOING && run->state != RUN_FLUSHING)
         return;
     capture_poll(&run->out, run->wire, set);
     capture_poll(&run->err, run->wire, set);
@@ -353,7 +352,8 @@ void run_poll(struct run *run, struct pollset *set)
 
 void run_step(struct run *run)
 {
-    if (run->state == RUN_GOING || run->state == RUN_ENDING) {
+    /* Not while it is being ended: who is about to die may wait for a full pipe until then. */
+    if (run->state == RUN_GOING) {
         if (run->out.ready)
             (void)capture_drain(&run->out, run->wire, run->number);
         if (run->err.ready)
