@@ -30,7 +30,7 @@ struct native_host {
     uint32_t slots;
     struct cgroups cgroups;
     struct instance instance;
-    struct seccomp_program agent_filter, guest_filter;
+    struct seccomp_program spawner_filter, agent_filter, guest_filter;
     int agent;    /* the agent's program, a sealed memfd */
     int landlock; /* a ruleset, or -1 */
     int server;   /* pidfd */

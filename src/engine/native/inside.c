@@ -199,7 +199,7 @@ static const struct step {
     { "drop capabilities", drop_capabilities }, /* after the last step that needs one */
     { "no new privileges", no_way_back },
     { "landlock", landlock },
-    { "seccomp", seccomp }, /* last: it forbids every step above */
+    { "seccomp", seccomp }, /* last: it forbids most of the steps above */
     { "exec the agent", exec_agent },
 };
 

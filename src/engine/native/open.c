@@ -107,6 +107,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
     if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
         host->slots = (options->uid_count - 1) / 2;
     if (r == 0)
+        r = seccomp_build(SECCOMP_SPAWNER, &host->spawner_filter, err);
+    if (r == 0)
         r = seccomp_build(SECCOMP_AGENT, &host->agent_filter, err);
     if (r == 0)
         r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
@@ -136,6 +138,7 @@ static void host_done(struct native_host *host)
     fd_closep(&host->agent);
     fd_closep(&host->landlock);
     fd_closep(&host->server);
+    seccomp_program_done(&host->spawner_filter);
     seccomp_program_done(&host->agent_filter);
     seccomp_program_done(&host->guest_filter);
 }

@@ -26,6 +26,10 @@
     {                                                                                              \
         .name = #call, .who = CALL_AGENT                                                           \
     }
+#define MAKE(call)                                                                                 \
+    {                                                                                              \
+        .name = #call, .who = CALL_SETUP                                                           \
+    }
 /* Only on the caller itself where agent and guest share a uid, on anybody otherwise: with a uid of
  * its own the guest has no right over the agent. */
 #define SELF(call, argument)                                                                       \
@@ -315,6 +319,18 @@ static const struct syscall_rule agent[] = {
     PID1(seccomp), PID1(clone3), PID1(capset), PID1(setgroups), PID1(prlimit64),
 };
 
+static const struct syscall_rule setup[] = {
+    MAKE(mount),
+    MAKE(unshare),
+    MAKE(sethostname),
+    MAKE(landlock_restrict_self),
+    { .name = "ioctl",
+      .who = CALL_SETUP,
+      .n_tests = 1,
+      .tests = { { 1, INT_BITS, SIOCSIFFLAGS } },
+      .words = "SIOCSIFFLAGS" },
+};
+
 #define GROUP(rules_, reason_)                                                                     \
     {                                                                                              \
         reason_, rules_, ARRAY_SIZE(rules_)                                                        \
@@ -335,6 +351,7 @@ const struct syscall_group syscall_groups[] = {
     GROUP(facts, "What time, which machine, how much of it."),
     GROUP(scheduling, "Scheduling and limits; lowering needs no right, raising has none."),
     GROUP(agent, "Only for belljar's own pid 1, before it becomes a guest."),
+    GROUP(setup, "Only for the spawner and for its child until that becomes pid 1."),
 };
 const size_t n_syscall_groups = ARRAY_SIZE(syscall_groups);
 

@@ -351,7 +351,12 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    return root_template(host->rootfs, err);
+    r = root_template(host->rootfs, err);
+    if (r < 0)
+        return r;
+    /* Last. What this forbids, no sandbox will ever do; they inherit it. */
+    r = sys_seccomp_filter(host->spawner_filter.code, host->spawner_filter.len);
+    return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
 }
 
 void spawner_run(const struct native_host *host, int wire, int go)
