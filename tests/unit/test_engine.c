@@ -631,26 +631,34 @@ static void spawner_death_ends_everything(void **state)
 static void keeper_death_ends_everything(void **state)
 {
     (void)state;
-    struct rig rig;
-    struct guest guest;
-    rig_open(&rig);
-    guest_start(&guest, &rig);
-    assert_int_equal(kill(find_named_child(getpid(), "belljar-keeper"), SIGKILL), 0);
-    rig_wait(&rig, &guest.died, "death of the sandbox");
-    guest_end(&guest);
-    engine_close(rig.engine);
-    rig.engine = NULL;
-    /* Empty cgroup directories are left to the next start, which finds them by the instance's file. */
-    if (geteuid() == 0)
-        CHECK("leftovers to be found", cgroups_left(rig.instance) > 0);
-    struct rig next;
-    rig_prepare(&next);
-    next.options.state_dir = rig.state_dir;
-    struct err err;
-    assert_int_equal(engine_open(&next.loop, "native", &next.options, &next.engine, &err), 0);
-    CHECK_INT("removed by the next start", cgroups_left(rig.instance), 0);
-    rig_close(&next);
-    rig_close(&rig);
+    /* Empty cgroup directories are left to the next start, of another instance or of the same. */
+    for (int same = 0; same <= 1; same++) {
+        struct rig rig, next;
+        struct guest guest;
+        rig_open(&rig);
+        guest_start(&guest, &rig);
+        assert_int_equal(kill(find_named_child(getpid(), "belljar-keeper"), SIGKILL), 0);
+        rig_wait(&rig, &guest.died, "death of the sandbox");
+        guest_end(&guest);
+        engine_close(rig.engine);
+        rig.engine = NULL;
+        if (geteuid() == 0)
+            CHECK("leftovers to be found", cgroups_left(rig.instance) > 0);
+
+        rig_prepare(&next);
+        next.options.state_dir = rig.state_dir;
+        next.options.instance = same ? rig.instance : next.instance;
+        struct err err;
+        if (engine_open(&next.loop, "native", &next.options, &next.engine, &err) < 0)
+            FAIL("open after a crash: %s", err.msg);
+        if (!same)
+            CHECK_INT("removed by the next start", cgroups_left(rig.instance), 0);
+        engine_close(next.engine);
+        next.engine = NULL;
+        CHECK_INT("removed by the next end", cgroups_left(rig.instance), 0);
+        rig_close(&next);
+        rig_close(&rig);
+    }
 }
 
 static void server_kill_leaves_nothing(void **state)

@@ -39,6 +39,33 @@ static int lock_file(int dir, const char *name, bool make)
     }
 }
 
+/* The directories of that instance below `home`, under the names that cgroups_open() gives them.
+ * cgroup_remove_path() checks that it is a cgroup file system. */
+static void remove_below(const char *home, const char *id)
+{
+    static const char *const suffixes[] = { "", "-server" };
+    for (size_t i = 0; home[0] == '/' && i < ARRAY_SIZE(suffixes); i++) {
+        auto_free char *path = xasprintf("%s/belljar-%s%s", home, id, suffixes[i]);
+        int r = cgroup_remove_path(path);
+        if (r < 0)
+            log_warning("leaving %s of a dead instance: %s", path, strerror(-r));
+    }
+}
+
+/* What the file says that its last owner had made; nothing when that has cleaned up itself. */
+static void remove_noted(int lock, const char *id)
+{
+    int fd = fcntl(lock, F_DUPFD_CLOEXEC, 0);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
+    char home[CGROUP_PATH_MAX];
+    while (file && fgets(home, sizeof(home), file)) {
+        home[strcspn(home, "\n")] = '\0';
+        remove_below(home, id);
+    }
+    if (file)
+        (void)fclose(file);
+}
+
 int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err)
 {
     if (!good_name(id))
@@ -65,12 +92,15 @@ int instance_open(const char *state_dir, const char *id, struct instance *ret, s
     return 0;
 }
 
-int instance_note(const struct instance *instance, const struct cgroups *cgroups, struct err *err)
+int instance_note(const struct instance *instance, struct err *err)
 {
-    if (ftruncate(instance->lock, 0) < 0)
+    struct cgroups found;
+    cgroups_find(&found);
+    remove_noted(instance->lock, instance->id); /* an earlier one of the same name */
+    if (ftruncate(instance->lock, 0) < 0 || lseek(instance->lock, 0, SEEK_SET) < 0)
         return err_sys(err, errno, "instance %s", instance->id);
-    for (size_t i = 0; i < cgroups->n; i++)
-        if (dprintf(instance->lock, "%s\n", cgroups->trees[i].path) < 0)
+    for (size_t i = 0; i < found.n; i++)
+        if (dprintf(instance->lock, "%s\n", found.trees[i].path) < 0)
             return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
     return 0;
 }
@@ -87,34 +117,14 @@ void instance_close(struct instance *instance)
     instance->dir = instance->lock = -1;
 }
 
-/* Only a cgroup directory of that very instance; cgroup_remove_path() checks the file system. */
-static void remove_noted(const char *id, char *path)
-{
-    char suffix[80];
-    path[strcspn(path, "\n")] = '\0';
-    (void)snprintf(suffix, sizeof(suffix), "/belljar-%s", id);
-    size_t len = strlen(path), tail = strlen(suffix);
-    if (path[0] != '/' || len <= tail || strcmp(path + len - tail, suffix) != 0)
-        return;
-    int r = cgroup_remove_path(path);
-    if (r < 0)
-        log_warning("leaving %s of a dead instance: %s", path, strerror(-r));
-}
-
 static void clean_one(int dir, const char *id)
 {
-    int fd = lock_file(dir, id, /* make= */ false);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+e");
-    if (!file) {
-        fd_closep(&fd);
+    auto_fd lock = lock_file(dir, id, /* make= */ false);
+    if (lock < 0)
         return; /* alive, or gone this moment */
-    }
-    char path[CGROUP_PATH_MAX];
-    while (fgets(path, sizeof(path), file))
-        remove_noted(id, path);
-    log_info("removed what instance %s had left", id);
+    remove_noted(lock, id);
     (void)unlinkat(dir, id, 0); /* else the next start tries again */
-    (void)fclose(file);
+    log_info("removed what instance %s had left", id);
 }
 
 void instance_clean_others(const struct instance *instance)

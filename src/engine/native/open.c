@@ -119,6 +119,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
         r = instance_open(options->state_dir, options->instance, &host->instance, err);
+    if (r >= 0)
+        r = instance_note(&host->instance, err);
     if (r < 0)
         return r;
     host->landlock = make_landlock();
@@ -126,8 +128,7 @@ static int fill(struct native_host *host, const struct engine_options *options,
     cgroups_open(&host->cgroups, options->instance, host->own_uids ? options->uid_base : geteuid());
     *ret_layers = ALWAYS | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
                   (host->landlock >= 0 ? LAYER_LANDLOCK : 0);
-    r = instance_note(&host->instance, &host->cgroups, err);
-    return r < 0 ? r : check_layers(host, *ret_layers, options->allow_missing, err);
+    return check_layers(host, *ret_layers, options->allow_missing, err);
 }
 
 /* Descriptors and memory; what the keeper removes stays. */
