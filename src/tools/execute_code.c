@@ -174,7 +174,7 @@ static void reply_done(struct reply *reply)
 enum { READABLE_MAX = 32 << 10 };
 
 /* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
-static char *readable_output(const struct reply *reply)
+static char *readable_output(const struct reply *reply, size_t max_answer)
 {
     const struct execute_result *result = &reply->result;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
@@ -187,14 +187,14 @@ static char *readable_output(const struct reply *reply)
         last = chunk->stream;
     }
     char *readable = buf_steal(&text);
-    (void)toolbox_cut(&readable, READABLE_MAX);
+    (void)toolbox_cut(&readable, max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX);
     return readable;
 }
 
-static json_t *reply_text(const struct reply *reply, bool state_lost)
+static json_t *reply_text(const struct reply *reply, bool state_lost, size_t max_answer)
 {
     const struct execute_result *result = &reply->result;
-    auto_free char *output = readable_output(reply);
+    auto_free char *output = readable_output(reply, max_answer);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     (void)buf_add_str(&text, output);
     if (text.len && text.data[text.len - 1] != '\n')
@@ -233,7 +233,7 @@ static void on_done(const struct run_result *run, void *data)
     struct mcp_call *call = execution->call;
     struct reply reply;
     reply_init(&reply, run, execution->box->max_answer);
-    mcp_call_add(call, reply_text(&reply, run->state_lost));
+    mcp_call_add(call, reply_text(&reply, run->state_lost, execution->box->max_answer));
     mcp_call_structured(call, &reply.result);
     reply_done(&reply);
     progress_free(execution->progress);
