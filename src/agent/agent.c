@@ -332,8 +332,7 @@ int main(int argc, char **argv)
     agent.childless = true;
 
     char hello[FRAME_HELLO_SIZE];
-    frame_hello_put(hello,
-                    &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
+    frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
     (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
     serve();

@@ -5,10 +5,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-static const char default_env[] = "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
-                                  "HOME=/workspace\0"
-                                  "LANG=C.UTF-8\0"
-                                  "TERM=dumb";
+static const char default_env[] =
+    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
+    "HOME=/workspace\0"
+    "LANG=C.UTF-8\0"
+    "TERM=dumb";
 
 static const struct agent_setup default_setup = {
     .magic = AGENT_SETUP_MAGIC,
@@ -98,8 +99,8 @@ static int split_env(struct config *config)
 
 static int close_the_rest(struct config *config)
 {
-    unsigned first = config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups
-                                             : AGENT_STREAM_FD + 1;
+    unsigned first =
+        config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups : AGENT_STREAM_FD + 1;
     return sys_close_range(first, ~0U);
 }
 
@@ -122,14 +123,12 @@ static int open_directories(struct config *config, const char *workspace, const 
 #define CAP_BIT(cap) (UINT32_C(1) << (cap))
 
 /* What ending, entering and emptying a guest takes; only needed where the guest is another user. */
-static const uint32_t needed_caps =
-    CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID) |
-    CAP_BIT(SYS_CAP_SETPCAP);
+static const uint32_t needed_caps = CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) |
+                                    CAP_BIT(SYS_CAP_SETUID) | CAP_BIT(SYS_CAP_SETPCAP);
 
 static int shed_privileges(struct config *config)
 {
-    config->other_user =
-        config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
+    config->other_user = config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
     struct sys_caps caps;
     int r = sys_capget(&caps);
     if (r < 0)

@@ -106,8 +106,7 @@ int files_put(struct files *files, uint32_t number, const char *bytes, size_t le
 {
     for (size_t i = 0; i < FILE_SLOTS; i++) {
         struct file *file = &files->slots[i];
-        if (file->number == number &&
-            (file->state == FILE_WAITING || file->state == FILE_WORKING))
+        if (file->number == number && (file->state == FILE_WAITING || file->state == FILE_WORKING))
             return feed_take(&file->content, bytes, len);
     }
     return number <= files->last_number ? 0 : -EPROTO; /* late: the answer has crossed it */
@@ -124,8 +123,8 @@ static bool pass_on(struct files *files, struct file *file)
     while ((n = frame_parse(file->in, file->in_len, &frame)) != 0) {
         bool ours = n > 0 && frame.number == file->number;
         if (!ours || frame.type != FRAME_FILE_DATA) {
-            file->said_it = ours && frame.type == FRAME_FILE_END &&
-                            frame_file_end_get(&frame, &file->end) > 0;
+            file->said_it =
+                ours && frame.type == FRAME_FILE_END && frame_file_end_get(&frame, &file->end) > 0;
             answer(file, EIO);
             return false;
         }

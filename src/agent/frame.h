@@ -24,17 +24,18 @@ enum {
     FRAME_MAX = FRAME_HEADER + FRAME_PAYLOAD_MAX,
 
     /* What either side may ask of the other. */
-    FRAME_ARGS_MAX = 256 * 1024, /* arguments, environment and directory of a run, with their NULs */
+    FRAME_ARGS_MAX =
+        256 * 1024, /* arguments, environment and directory of a run, with their NULs */
     FRAME_ARGS_COUNT_MAX = 1024, /* arguments, or variables */
     FRAME_CODE_MAX = 16 * 1024 * 1024,
     FRAME_TAIL_MAX = 1024 * 1024, /* of one stream */
     FRAME_FAILURE_MAX = 199,
     FRAME_PATH_MAX = 4095,
     FRAME_NAME_MAX = 255,
-    FRAME_ENTRIES_MAX = 100 * 1000, /* in one list */
+    FRAME_ENTRIES_MAX = 100 * 1000,    /* in one list */
     FRAME_LIST_MAX = 16 * 1024 * 1024, /* bytes of them */
-    FRAME_FILES_MAX = 4,            /* pieces of file work at once */
-    FRAME_FILE_MS = 5000,           /* after which one is given up */
+    FRAME_FILES_MAX = 4,               /* pieces of file work at once */
+    FRAME_FILE_MS = 5000,              /* after which one is given up */
 };
 
 enum frame_type {

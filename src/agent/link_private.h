@@ -62,8 +62,7 @@ struct link {
 void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *payload,
                     size_t len);
 /* A payload of any length in as many frames as it takes. */
-void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes,
-                     size_t len);
+void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes, size_t len);
 /* Takes the bytes. */
 void link_write(struct link *link, struct buf *out);
 /* Ends all that is open, then tells the owner, once. */

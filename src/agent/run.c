@@ -49,7 +49,8 @@ static void make_code(struct run *run)
         fail(run, errno, "replace code");
         return;
     }
-    run->code_fd = openat(dir, code_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+    run->code_fd =
+        openat(dir, code_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
     if (run->code_fd < 0 || fchmod(run->code_fd, 0444) < 0)
         fail(run, errno, "make code");
 }

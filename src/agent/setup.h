@@ -72,7 +72,7 @@ struct agent_setup {
     uint32_t cgroup;               /* enum agent_cgroup */
     uint32_t n_cgroups;            /* descriptors from AGENT_CGROUP_FD on */
     uint32_t n_filter;             /* struct sock_filter that follow; 0: none */
-    uint32_t env_len;              /* bytes that follow them: "NAME=value\0…"; 0: the default list */
+    uint32_t env_len; /* bytes that follow them: "NAME=value\0…"; 0: the default list */
 
     /* Limits of each guest process. Core size 0, locked memory, queues and pending signals are the
      * agent's own small constants. */

@@ -53,9 +53,8 @@ static bool remember(const char *dir, const char *name, bool directory)
         to += dir_len + 1;
     }
     memcpy(to, name, len + 1);
-    found[n_found++] = (struct found){
-        .at = (uint32_t)names_len, .len = (uint16_t)whole, .directory = directory
-    };
+    found[n_found++] =
+        (struct found){ .at = (uint32_t)names_len, .len = (uint16_t)whole, .directory = directory };
     names_len += whole + 1;
     return true;
 }

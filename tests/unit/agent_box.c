@@ -145,18 +145,11 @@ static void on_broken(const char *why, void *data)
     (void)snprintf(box->why, sizeof(box->why), "%s", why);
 }
 
-static bool can_be_guest(void)
-{
-    return geteuid() == 0;
-}
-
-int box_open(void **state)
+static int box_open(void **state)
 {
     struct box *box = xcalloc(1, sizeof(*box));
     *state = box;
     (void)snprintf(box->mark, sizeof(box->mark), "MARK=77%07d", (int)getpid());
-    if (box_mode("guest") && !can_be_guest())
-        return 0; /* each test skips */
     box->dir = xstrdup("/tmp/belljar-agent-XXXXXX");
     if (!mkdtemp(box->dir))
         return -1;
@@ -167,7 +160,8 @@ int box_open(void **state)
     if (box_mode("guest") && chown(box->workspace, GUEST_ID, GUEST_ID) < 0)
         return -1;
     int ends[2];
-    if (uv_loop_init(&box->loop) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    if (uv_loop_init(&box->loop) < 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return -1;
     box->pid = start_agent(box, ends[1]);
     close(ends[1]);
@@ -175,7 +169,7 @@ int box_open(void **state)
     box->link = link_new(&box->loop, ends[0], &events, box);
     while (!box->ready && !box->broken)
         uv_run(&box->loop, UV_RUN_ONCE);
-    return 0;
+    return box->ready ? 0 : -1;
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *ftw)
@@ -186,22 +180,52 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-int box_close(void **state)
+static int box_close(void **state)
 {
     struct box *box = *state;
-    if (box->dir) {
-        link_free(box->link);
-        loop_finish(&box->loop);
-        int status = 0;
-        if (waitpid(box->pid, &status, 0) > 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
-            fprintf(stderr, "the agent ended with status %x\n", (unsigned)status);
-        (void)nftw(box->dir, remove_one, 32, FTW_DEPTH | FTW_PHYS);
-    }
+    link_free(box->link);
+    loop_finish(&box->loop);
+    int status = 0;
+    if (waitpid(box->pid, &status, 0) > 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+        fprintf(stderr, "the agent ended with status %x\n", (unsigned)status);
+    (void)nftw(box->dir, remove_one, 32, FTW_DEPTH | FTW_PHYS);
     free(box->dir);
     free(box->workspace);
     free(box->code);
     free(box);
     return 0;
+}
+
+/*** the tests of a program ***/
+
+/* In a child: namespaces cannot be left again. */
+static bool can_be_init(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 &&
+              unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) < 0);
+    int status;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+int box_main(const struct box_test *tests, size_t count)
+{
+    const char *mode = getenv("AGENT_MODE") ? getenv("AGENT_MODE") : "plain";
+    if (box_mode("guest") && geteuid() != 0) {
+        printf("1..0 # SKIP another user takes root\n");
+        return 0;
+    }
+    if (!box_mode("plain") && !box_mode("old") && !can_be_init()) {
+        printf("1..0 # SKIP no pid namespaces here\n");
+        return 0;
+    }
+    auto_free struct CMUnitTest *chosen = xcalloc(count, sizeof(*chosen));
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!tests[i].modes || strstr(tests[i].modes, mode))
+            chosen[n++] = (struct CMUnitTest){ .name = tests[i].name, .test_func = tests[i].run };
+    return _cmocka_run_group_tests("agent", chosen, n, box_open, box_close);
 }
 
 /*** waiting ***/
@@ -289,10 +313,6 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
 
 void box_start(struct box *box, const struct link_run_spec *spec, struct result *ret)
 {
-    if (!box->link || !box->ready) {
-        skip();
-        return;
-    }
     static const struct link_run_events events = { on_output, on_gap, on_exit_frame };
     *ret = (struct result){ .out = BUF_INIT(BUF_NO_CEILING), .err = BUF_INIT(BUF_NO_CEILING) };
     struct link_run_spec marked = *spec;
@@ -362,17 +382,15 @@ static int wait_answer(struct box *box, struct answer *answer, int r)
     return answer->code;
 }
 
-static void fresh(struct box *box, struct answer *answer)
+static void fresh(struct answer *answer)
 {
-    if (!box->link || !box->ready)
-        skip();
     *answer = (struct answer){ .bytes = BUF_INIT(BUF_NO_CEILING) };
 }
 
 int box_write(struct box *box, const char *path, const char *bytes, size_t len)
 {
     auto_answer answer = { 0 };
-    fresh(box, &answer);
+    fresh(&answer);
     int r = link_file_write(box->link, path, bytes, len, answer_plain, &answer, NULL);
     return wait_answer(box, &answer, r);
 }
@@ -380,7 +398,7 @@ int box_write(struct box *box, const char *path, const char *bytes, size_t len)
 int box_delete(struct box *box, const char *path, bool recursive)
 {
     auto_answer answer = { 0 };
-    fresh(box, &answer);
+    fresh(&answer);
     int r = link_file_delete(box->link, path, recursive, answer_plain, &answer, NULL);
     return wait_answer(box, &answer, r);
 }
@@ -388,7 +406,7 @@ int box_delete(struct box *box, const char *path, bool recursive)
 int box_move(struct box *box, const char *from, const char *to)
 {
     auto_answer answer = { 0 };
-    fresh(box, &answer);
+    fresh(&answer);
     int r = link_file_move(box->link, from, to, answer_plain, &answer, NULL);
     return wait_answer(box, &answer, r);
 }
@@ -396,7 +414,7 @@ int box_move(struct box *box, const char *from, const char *to)
 int box_read(struct box *box, const char *path, uint64_t offset, uint64_t max, struct answer *ret)
 {
     answer_done(ret);
-    fresh(box, ret);
+    fresh(ret);
     int r = link_file_read(box->link, path, offset, max, answer_data, ret, NULL);
     return wait_answer(box, ret, r);
 }
@@ -404,7 +422,7 @@ int box_read(struct box *box, const char *path, uint64_t offset, uint64_t max, s
 int box_list(struct box *box, const char *path, bool recursive, size_t max, struct answer *ret)
 {
     answer_done(ret);
-    fresh(box, ret);
+    fresh(ret);
     int r = link_file_list(box->link, path, recursive, max, answer_list, ret, NULL);
     return wait_answer(box, ret, r);
 }
@@ -412,7 +430,7 @@ int box_list(struct box *box, const char *path, bool recursive, size_t max, stru
 int box_stat(struct box *box, const char *path, struct answer *ret)
 {
     answer_done(ret);
-    fresh(box, ret);
+    fresh(ret);
     int r = link_file_stat(box->link, path, answer_list, ret, NULL);
     return wait_answer(box, ret, r);
 }

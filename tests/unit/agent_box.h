@@ -20,16 +20,26 @@
 struct box {
     uv_loop_t loop;
     struct link *link;
-    pid_t pid; /* of the agent */
+    pid_t pid;                    /* of the agent */
     char *dir, *workspace, *code; /* code: where LINK_CODE_PATH would be */
     bool ready, broken, late;
     char why[100];
     char mark[32]; /* MARK=number, this test's alone */
 };
 
-/* The group's set-up and tear-down; *state becomes a struct box. Skips where the mode cannot be. */
-int box_open(void **state);
-int box_close(void **state);
+/* The tests of a program. *state is a struct box for each. One that makes no sense in every mode says
+ * in which; a mode that this machine or this user does not have is skipped whole. */
+struct box_test {
+    const char *name;
+    void (*run)(void **state);
+    const char *modes; /* "init guest"; NULL: all */
+};
+#define BOX_TEST(function, ...)                                                                    \
+    {                                                                                              \
+        .name = #function, .run = (function), __VA_ARGS__                                          \
+    }
+int box_main(const struct box_test *tests, size_t count);
+
 bool box_mode(const char *mode);
 /* Runs the loop until *flag, or fails the test after a while. */
 void box_wait(struct box *box, const bool *flag);

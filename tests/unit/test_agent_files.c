@@ -79,9 +79,9 @@ static void test_what_cannot_be_read_says_why(void **state)
         const char *path;
         int want;
     } cases[] = {
-        { "no", ENOENT },        { "d", EISDIR },   { "", EISDIR },          { "p", EINVAL },
-        { "f/x", ENOTDIR },      { "..", EXDEV },   { "/etc/passwd", EXDEV }, { "d/../f", EXDEV },
-        { "../workspace", EXDEV },
+        { "no", ENOENT },         { "d", EISDIR },     { "", EISDIR },
+        { "p", EINVAL },          { "f/x", ENOTDIR },  { "..", EXDEV },
+        { "/etc/passwd", EXDEV }, { "d/../f", EXDEV }, { "../workspace", EXDEV },
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         CHECK_INT(cases[i].path, box_read(box, cases[i].path, 0, 100, &answer), cases[i].want);
@@ -104,8 +104,6 @@ static void test_what_cannot_be_read_says_why(void **state)
 static void test_a_sparse_giant_is_read_as_far_as_asked(void **state)
 {
     struct box *box = *state;
-    if (box_mode("guest"))
-        skip(); /* has a limit on file sizes */
     guest(box, "truncate -s 1T giant");
     auto_answer answer = { 0 };
     CHECK_INT("read", box_read(box, "giant", UINT64_C(1) << 39, 3 << 20, &answer), 0);
@@ -117,8 +115,6 @@ static void test_a_sparse_giant_is_read_as_far_as_asked(void **state)
 static void test_a_socket_is_not_a_file(void **state)
 {
     struct box *box = *state;
-    if (box_mode("guest"))
-        skip(); /* the test may not write there as itself */
     CHECK_INT("ready", box->ready, true);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", box->workspace);
@@ -184,14 +180,16 @@ static void test_links_swapped_meanwhile_lead_nowhere(void **state)
     struct box *box = *state;
     guest(box, "mkdir a; echo inside > a/f; ln -s /etc b; echo inside > b-f; true");
     auto_result result = { 0 };
-    box_start(box, &SH("ln -s /etc c; while :; do mv -T a x; mv -T c a; mv -T a c; mv -T x a; done"),
+    box_start(box,
+              &SH("ln -s /etc c; while :; do mv -T a x; mv -T c a; mv -T a c; mv -T x a; done"),
               &result);
     auto_answer answer = { 0 };
     uint64_t end = clock_ms() + 1500;
     int seen = 0;
     while (clock_ms() < end) {
         int code = box_read(box, "a/f", 0, 100, &answer);
-        CHECK("code", code == 0 || code == ENOENT || code == EXDEV || code == ENOTDIR || code == EAGAIN);
+        CHECK("code",
+              code == 0 || code == ENOENT || code == EXDEV || code == ENOTDIR || code == EAGAIN);
         seen += code == 0;
         (void)box_read(box, "a/passwd", 0, 100, &answer);
         CHECK_INT("host content", answer.bytes.len, 0);
@@ -246,7 +244,8 @@ static void test_lists_are_sorted_and_typed(void **state)
 static void test_names_are_bytes(void **state)
 {
     struct box *box = *state;
-    static const char *const names[] = { "a\nb", "\033[31m", "\377\376", " ", "-rf", "\\", "\xc3\xa4" };
+    static const char *const names[] = { "a\nb", "\033[31m", "\377\376", " ",
+                                         "-rf",  "\\",       "\xc3\xa4" };
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         CHECK_INT(names[i], box_write(box, names[i], "x", 1), 0);
         auto_answer answer = { 0 };
@@ -329,8 +328,6 @@ static void test_space_is_told(void **state)
 {
     struct box *box = *state;
     auto_answer answer = { .bytes = BUF_INIT(1) };
-    if (!box->ready)
-        skip();
     CHECK_INT("asked", link_file_space(box->link, answer_data, &answer, NULL), 0);
     box_wait(box, &answer.done);
     CHECK_INT("code", answer.code, 0);
@@ -348,8 +345,9 @@ static void test_a_write_is_the_old_file_or_the_new(void **state)
     memset(bytes, 'a', LEN);
     CHECK_INT("write", box_write(box, "f", bytes, LEN), 0);
     auto_result result = { 0 };
-    box_start(box, &SH("while [ ! -e stop ]; do tr -s ab < f; echo; wc -c < f; done | sort | uniq -c |"
-                       "awk '{print $2}'"),
+    box_start(box,
+              &SH("while [ ! -e stop ]; do tr -s ab < f; echo; wc -c < f; done | sort | uniq -c |"
+                  "awk '{print $2}'"),
               &result);
     for (int i = 0; i < 100; i++) {
         memset(bytes, i % 2 ? 'a' : 'b', LEN);
@@ -373,10 +371,11 @@ static void test_file_work_goes_on_beside_runs_and_over_their_end(void **state)
         struct answer answers[AT_ONCE] = { 0 };
         for (int i = 0; i < AT_ONCE; i++) {
             answers[i].bytes = BUF_INIT(BUF_NO_CEILING);
-            int r = i % 3 == 0
-                        ? link_file_write(box->link, "g", bytes, LEN, answer_plain, &answers[i], NULL)
-                    : i % 3 == 1 ? link_file_read(box->link, "f", 0, LEN, answer_data, &answers[i], NULL)
-                                 : link_file_list(box->link, "", true, 10, answer_list, &answers[i], NULL);
+            int r = i % 3 == 0 ? link_file_write(box->link, "g", bytes, LEN, answer_plain,
+                                                 &answers[i], NULL)
+                    : i % 3 == 1
+                        ? link_file_read(box->link, "f", 0, LEN, answer_data, &answers[i], NULL)
+                        : link_file_list(box->link, "", true, 10, answer_list, &answers[i], NULL);
             CHECK_INT("asked", r, 0);
         }
         box_wait(box, &result.done);
@@ -397,8 +396,6 @@ static void test_file_work_goes_on_beside_runs_and_over_their_end(void **state)
 static void test_a_full_disk_leaves_the_old_file(void **state)
 {
     struct box *box = *state;
-    if (!box_mode("guest"))
-        skip(); /* its limit on file sizes stands for the disk */
     CHECK_INT("write", box_write(box, "f", "old", 3), 0);
     auto_free char *bytes = xcalloc(1, 3 << 20);
     CHECK_INT("too much", box_write(box, "f", bytes, 3 << 20), EFBIG);
@@ -412,8 +409,6 @@ static void test_a_full_disk_leaves_the_old_file(void **state)
 static void test_a_guest_cannot_touch_what_is_not_its_own(void **state)
 {
     struct box *box = *state;
-    if (!box_mode("guest") || !box->ready)
-        skip();
     auto_free char *path = xasprintf("%s/host", box->workspace);
     auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     CHECK("made", fd >= 0);
@@ -424,26 +419,26 @@ static void test_a_guest_cannot_touch_what_is_not_its_own(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_written_is_read),
-        cmocka_unit_test(test_a_file_belongs_to_the_guest_and_keeps_its_mode),
-        cmocka_unit_test(test_what_cannot_be_read_says_why),
-        cmocka_unit_test(test_a_sparse_giant_is_read_as_far_as_asked),
-        cmocka_unit_test(test_a_socket_is_not_a_file),
-        cmocka_unit_test(test_links_are_followed_below_the_workspace_only),
-        cmocka_unit_test(test_a_write_replaces_a_link_and_does_not_follow_it),
-        cmocka_unit_test(test_links_swapped_meanwhile_lead_nowhere),
-        cmocka_unit_test(test_lists_are_sorted_and_typed),
-        cmocka_unit_test(test_names_are_bytes),
-        cmocka_unit_test(test_ten_thousand_files_are_listed),
-        cmocka_unit_test(test_stat_looks_at_the_name_itself),
-        cmocka_unit_test(test_delete_takes_what_it_is_told),
-        cmocka_unit_test(test_move_renames),
-        cmocka_unit_test(test_space_is_told),
-        cmocka_unit_test(test_a_write_is_the_old_file_or_the_new),
-        cmocka_unit_test(test_file_work_goes_on_beside_runs_and_over_their_end),
-        cmocka_unit_test(test_a_full_disk_leaves_the_old_file),
-        cmocka_unit_test(test_a_guest_cannot_touch_what_is_not_its_own),
+    static const struct box_test tests[] = {
+        BOX_TEST(test_what_is_written_is_read),
+        BOX_TEST(test_a_file_belongs_to_the_guest_and_keeps_its_mode),
+        BOX_TEST(test_what_cannot_be_read_says_why),
+        BOX_TEST(test_a_sparse_giant_is_read_as_far_as_asked, .modes = "plain old init"),
+        BOX_TEST(test_a_socket_is_not_a_file, .modes = "plain old init"),
+        BOX_TEST(test_links_are_followed_below_the_workspace_only),
+        BOX_TEST(test_a_write_replaces_a_link_and_does_not_follow_it),
+        BOX_TEST(test_links_swapped_meanwhile_lead_nowhere),
+        BOX_TEST(test_lists_are_sorted_and_typed),
+        BOX_TEST(test_names_are_bytes),
+        BOX_TEST(test_ten_thousand_files_are_listed),
+        BOX_TEST(test_stat_looks_at_the_name_itself),
+        BOX_TEST(test_delete_takes_what_it_is_told),
+        BOX_TEST(test_move_renames),
+        BOX_TEST(test_space_is_told),
+        BOX_TEST(test_a_write_is_the_old_file_or_the_new),
+        BOX_TEST(test_file_work_goes_on_beside_runs_and_over_their_end),
+        BOX_TEST(test_a_full_disk_leaves_the_old_file, .modes = "guest"),
+        BOX_TEST(test_a_guest_cannot_touch_what_is_not_its_own, .modes = "guest"),
     };
-    return cmocka_run_group_tests(tests, box_open, box_close);
+    return box_main(tests, ARRAY_SIZE(tests));
 }

@@ -73,7 +73,9 @@ static void test_payloads_come_back_as_they_went(void **state)
     CHECK_INT("exit flooded", exit2.flooded, true);
     CHECK_INT("exit cpu", exit2.cpu_ns, 77);
 
-    struct frame_file file = { .op = FILE_MOVE, .path = "ab", .path_len = 2, .target = "c", .target_len = 1 };
+    struct frame_file file = {
+        .op = FILE_MOVE, .path = "ab", .path_len = 2, .target = "c", .target_len = 1
+    };
     struct frame_file file2;
     frame_file_put(wire, &file);
     frame = payload(wire, FRAME_FILE_SIZE + 3);
