@@ -308,6 +308,8 @@ static void open_signals(void)
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL); /* guests inherit; KILL, STOP and the C library's own refuse */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         die("signals", errno);

@@ -18,9 +18,9 @@
  *   - AGENT_WORKSPACE exists and is writable for the guest. AGENT_RUN_DIR exists, is writable for
  *     the agent (not for the guest, where they are different users) and can hold the code of a run.
  *     /dev/null exists. /proc is welcome, not needed.
- *   - When guest_uid is not the agent's own uid, the agent holds CAP_KILL, CAP_SETUID, CAP_SETGID and
- *     CAP_SETPCAP in its user namespace. It drops every other capability at its start, and guests
- *     get none.
+ *   - When guest_uid or guest_gid is not the agent's own, the agent holds CAP_KILL, CAP_SETUID,
+ *     CAP_SETGID and CAP_SETPCAP in its user namespace at exec. It empties the bounding set and keeps
+ *     the first three; guests get none.
  *   - The filter does not stand in the way of what the agent does between loading it and the guest's
  *     first instruction: execve, write, exit_group.
  *   - Where guest and agent share a uid, the filter must also keep the guest from prlimit64,
