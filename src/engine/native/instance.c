@@ -19,17 +19,20 @@ static bool good_name(const char *name)
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == len;
 }
 
+enum lock_how { LOCK_MAKE, LOCK_TRY, LOCK_WAIT };
+
 /* Locks the file of that name, making it if asked; the lock counts only when the name still leads
  * to the same file, for its last owner may have removed it meanwhile. */
-static int lock_file(int dir, const char *name, bool make)
+static int lock_file(int dir, const char *name, enum lock_how how)
 {
+    bool make = how == LOCK_MAKE;
     for (;;) {
         auto_fd fd =
             openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
         struct stat ours, there;
         if (fd < 0)
             return -errno;
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        if (flock(fd, LOCK_EX | (how == LOCK_WAIT ? 0 : LOCK_NB)) < 0)
             return errno == EWOULDBLOCK ? -EBUSY : -errno;
         if (fstat(fd, &ours) == 0 && fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
             ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
@@ -81,7 +84,7 @@ int instance_open(const char *state_dir, const char *id, struct instance *ret, s
     if (st.st_uid != geteuid() || (st.st_mode & 022))
         return err_set(err, EPERM, "%s must belong to uid %u and be writable for nobody else", path,
                        geteuid());
-    int lock = lock_file(dir, id, /* make= */ true);
+    int lock = lock_file(dir, id, LOCK_MAKE);
     if (lock < 0)
         return lock == -EBUSY
                    ? err_set(err, EBUSY, "instance %s runs already, with the state in %s", id,
@@ -117,9 +120,9 @@ void instance_close(struct instance *instance)
     instance->dir = instance->lock = -1;
 }
 
-static void clean_one(int dir, const char *id)
+static void clean_one(int dir, const char *id, enum lock_how how)
 {
-    auto_fd lock = lock_file(dir, id, /* make= */ false);
+    auto_fd lock = lock_file(dir, id, how);
     if (lock < 0)
         return; /* alive, or gone this moment */
     remove_noted(lock, id);
@@ -136,6 +139,14 @@ void instance_clean_others(const struct instance *instance)
     struct dirent *entry;
     while ((entry = readdir(dir)))
         if (good_name(entry->d_name) && strcmp(entry->d_name, instance->id) != 0)
-            clean_one(instance->dir, entry->d_name);
+            clean_one(instance->dir, entry->d_name, LOCK_TRY);
     (void)closedir(dir);
+}
+
+void instance_clean_dead(const char *state_dir, const char *id)
+{
+    auto_free char *path = xasprintf("%s/instances", state_dir);
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir >= 0 && good_name(id))
+        clean_one(dir, id, LOCK_WAIT);
 }

@@ -24,5 +24,7 @@ void instance_close(struct instance *instance);
 
 /* Removes the cgroups and files of instances that nobody holds any more. */
 void instance_clean_others(const struct instance *instance);
+/* The same for one whose server is dead, as soon as nobody holds it. */
+void instance_clean_dead(const char *state_dir, const char *id);
 
 #endif

@@ -153,6 +153,46 @@ static void undo(struct native_host *host)
     host_done(host);
 }
 
+/*** Until there is a keeper ***/
+
+/* A server that is killed after it has made the instance's file and before the keeper is there would
+ * leave it behind. This child waits for a byte, the sign that it is not needed any more; the end of
+ * the pipe without one means that the server is dead. */
+struct guard {
+    pid_t pid;
+    int done;
+};
+
+static int guard_start(const struct engine_options *options, struct guard *ret, struct err *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "pipe");
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte;
+        host_deafen();
+        host_close_all_but(fds, 1);
+        if (read(fds[0], &byte, 1) == 0)
+            instance_clean_dead(options->state_dir, options->instance);
+        _exit(0);
+    }
+    close(fds[0]);
+    *ret = (struct guard){ .pid = pid, .done = fds[1] };
+    if (pid < 0) {
+        close(fds[1]);
+        return err_sys(err, errno, "fork");
+    }
+    return 0;
+}
+
+static void guard_end(struct guard *guard)
+{
+    (void)!write(guard->done, "", 1); /* it may have been killed: then it is not needed either */
+    close(guard->done);
+    (void)waitpid(guard->pid, NULL, 0);
+}
+
 static const char *userns_hint(int code)
 {
     return code == EPERM || code == ENOSPC || code == EACCES
@@ -168,11 +208,16 @@ int native_host_open(const struct engine_options *options, struct native_started
 {
     struct native_host host;
     struct native_started started = { .wire = -1 };
-    int r = fill(&host, options, &started.layers, err), wires[2] = { -1, -1 };
+    struct guard guard = { .pid = -1, .done = -1 };
+    int r = guard_start(options, &guard, err), wires[2] = { -1, -1 };
+    if (r < 0)
+        return r;
+    r = fill(&host, options, &started.layers, err);
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
         r = err_sys(err, errno, "make the spawner's socket");
     if (r < 0) {
         undo(&host);
+        guard_end(&guard);
         return r;
     }
     started.cgroup = host.cgroups.kind;
@@ -188,8 +233,10 @@ int native_host_open(const struct engine_options *options, struct native_started
     if (keeper < 0) {
         r = err_sys(err, errno, "fork");
         undo(&host);
+        guard_end(&guard);
         return r;
     }
+    guard_end(&guard);
     host_done(&host);
 
     struct wire_event first;
