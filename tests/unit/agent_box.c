@@ -27,10 +27,15 @@
 
 enum { PATIENCE_MS = 30000, GUEST_ID = 61234 };
 
+static const char *our_mode(void)
+{
+    const char *mode = getenv("AGENT_MODE");
+    return mode ? mode : "plain";
+}
+
 bool box_mode(const char *mode)
 {
-    const char *ours = getenv("AGENT_MODE");
-    return str_eq(ours ? ours : "plain", mode);
+    return str_has_prefix(our_mode(), mode); /* guest2 is a guest */
 }
 
 /*** starting the agent ***/
@@ -52,13 +57,36 @@ static void place(int fd, int want)
     fcntl(want, F_SETFD, 0);
 }
 
-static int make_setup(void)
+static char *make_cgroup(void)
+{
+    static const char *const v1[] = { "/sys/fs/cgroup/pids", NULL };
+    static const char *const v2[] = { "/sys/fs/cgroup/unified", "/sys/fs/cgroup", NULL };
+    for (const char *const *base = box_mode("guest2") ? v2 : v1; *base; base++) {
+        auto_free char *controllers = xasprintf("%s/cgroup.controllers", *base);
+        auto_free char *dir = xasprintf("%s/belljar-test-%d", *base, (int)getpid());
+        if ((access(controllers, F_OK) == 0) == box_mode("guest2") && mkdir(dir, 0755) == 0)
+            return steal_ptr(&dir);
+    }
+    return NULL;
+}
+
+static int open_cgroup(const char *dir)
+{
+    auto_free char *tasks = xasprintf("%s/tasks", dir);
+    return box_mode("guest2") ? open(dir, O_PATH | O_DIRECTORY) : open(tasks, O_WRONLY);
+}
+
+static int make_setup(const struct box *box)
 {
     struct agent_setup setup = {
         .magic = AGENT_SETUP_MAGIC,
         .version = AGENT_SETUP_VERSION,
         .guest_uid = GUEST_ID,
         .guest_gid = GUEST_ID,
+        .cgroup = !box->cgroup         ? AGENT_CGROUP_NONE
+                  : box_mode("guest2") ? AGENT_CGROUP_V2
+                                       : AGENT_CGROUP_V1,
+        .n_cgroups = box->cgroup ? 1 : 0,
         .n_filter = ARRAY_SIZE(no_personality),
         .env_len = sizeof(guest_env),
         .limit_nofile = 77,
@@ -88,8 +116,11 @@ _Noreturn static void become_agent(struct box *box, int stream)
 {
     int high = fcntl(stream, F_DUPFD, 200);
     int exe = fcntl(program(), F_DUPFD, 200);
-    int setup = box_mode("guest") ? fcntl(make_setup(), F_DUPFD, 200) : -1;
+    int setup = box_mode("guest") ? fcntl(make_setup(box), F_DUPFD, 200) : -1;
+    int cgroup = box->cgroup ? fcntl(open_cgroup(box->cgroup), F_DUPFD, 200) : -1;
     place(high, AGENT_STREAM_FD);
+    if (cgroup >= 0)
+        place(cgroup, AGENT_CGROUP_FD);
     if (setup >= 0)
         place(setup, AGENT_SETUP_FD);
     else
@@ -159,6 +190,8 @@ static int box_open(void **state)
         return -1;
     if (box_mode("guest") && chown(box->workspace, GUEST_ID, GUEST_ID) < 0)
         return -1;
+    if (box_mode("guest"))
+        box->cgroup = make_cgroup();
     int ends[2];
     if (uv_loop_init(&box->loop) < 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
@@ -188,6 +221,9 @@ static int box_close(void **state)
     int status = 0;
     if (waitpid(box->pid, &status, 0) > 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
         fprintf(stderr, "the agent ended with status %x\n", (unsigned)status);
+    if (box->cgroup && rmdir(box->cgroup) < 0)
+        fprintf(stderr, "%s: %s\n", box->cgroup, strerror(errno));
+    free(box->cgroup);
     (void)nftw(box->dir, remove_one, 32, FTW_DEPTH | FTW_PHYS);
     free(box->dir);
     free(box->workspace);
@@ -211,11 +247,19 @@ static bool can_be_init(void)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
+static bool runs_in(const char *modes)
+{
+    for (; modes && *modes; modes += strspn(modes, " ")) {
+        size_t len = strcspn(modes, " ");
+        if (strncmp(our_mode(), modes, len) == 0)
+            return true;
+        modes += len;
+    }
+    return !modes;
+}
+
 int box_main(const struct box_test *tests, size_t count)
 {
-    const char *mode = getenv("AGENT_MODE");
-    if (!mode)
-        mode = "plain";
     if (box_mode("guest") && geteuid() != 0) {
         printf("1..0 # SKIP another user takes root\n");
         return 0;
@@ -227,7 +271,7 @@ int box_main(const struct box_test *tests, size_t count)
     auto_free struct CMUnitTest *chosen = xcalloc(count, sizeof(*chosen));
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
-        if (!tests[i].modes || strstr(tests[i].modes, mode))
+        if (runs_in(tests[i].modes))
             chosen[n++] = (struct CMUnitTest){ .name = tests[i].name, .test_func = tests[i].run };
     return _cmocka_run_group_tests("agent", chosen, n, box_open, box_close);
 }

@@ -6,7 +6,8 @@
  *   AGENT_BIN    the program; unset: the one that is embedded in belljar
  *   AGENT_MODE   "plain": an ordinary process, defaults (unset: this)
  *                "init": pid 1 of a pid namespace, as in a sandbox
- *                "guest": that, and with a set-up: another user, a filter, limits, an environment
+ *                "guest": that, and with a set-up: another user, a filter, limits, an environment, and
+ *                where this machine lets us make one a cgroup v1; "guest2": with one of v2
  *                "old": plain, on a kernel that has no openat2()
  */
 #ifndef BELLJAR_TESTS_AGENT_BOX_H
@@ -22,6 +23,7 @@ struct box {
     struct link *link;
     pid_t pid;                    /* of the agent */
     char *dir, *workspace, *code; /* code: where LINK_CODE_PATH would be */
+    char *cgroup;                 /* its directory; NULL: none */
     bool ready, broken, late;
     char why[100];
     char mark[32]; /* MARK=number, this test's alone */

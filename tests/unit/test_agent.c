@@ -5,6 +5,7 @@
 #include "base/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -364,6 +365,23 @@ static void test_the_set_up_is_honoured(void **state)
               "CapBnd:\t0000000000000000\nSeccomp:\t2\nclean\n61234\n1000\n");
 }
 
+static void test_guests_and_nobody_else_are_in_their_cgroup(void **state)
+{
+    struct box *box = *state;
+    if (!box->cgroup) {
+        print_message("# no cgroup can be made here\n");
+        return;
+    }
+    auto_result result = { 0 };
+    box_run(box, &SH("cat /proc/self/cgroup"), &result);
+    const char *name = strrchr(box->cgroup, '/');
+    CHECK("inside", strstr(buf_str(&result.out), name));
+    auto_free char *tasks = xasprintf("%s/cgroup.procs", box->cgroup);
+    auto_fd fd = open(tasks, O_RDONLY | O_CLOEXEC);
+    char left[100];
+    CHECK_INT("left over", read(fd, left, sizeof(left)), 0);
+}
+
 /*** small and fast ***/
 
 static void test_a_thousand_runs_leave_nothing(void **state)
@@ -428,6 +446,7 @@ int main(void)
         BOX_TEST(test_no_descriptor_of_ours_is_open_inside),
         BOX_TEST(test_privileges_are_gone),
         BOX_TEST(test_the_set_up_is_honoured, .modes = "guest"),
+        BOX_TEST(test_guests_and_nobody_else_are_in_their_cgroup, .modes = "guest"),
         BOX_TEST(test_a_thousand_runs_leave_nothing),
         BOX_TEST(test_the_agent_dies_with_the_server),
     };
