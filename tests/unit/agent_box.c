@@ -138,6 +138,28 @@ _Noreturn static void become_agent(struct box *box, int stream)
     _exit(98);
 }
 
+static void write_file(const char *path, const char *text)
+{
+    auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        _exit(99);
+}
+
+/* A pid and a mount namespace; without privilege in a user namespace that knows one user, us. */
+static bool enter_namespaces(void)
+{
+    auto_free char *uids = xasprintf("%d %d 1", (int)geteuid(), (int)geteuid());
+    auto_free char *gids = xasprintf("%d %d 1", (int)getegid(), (int)getegid());
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS) == 0)
+        return true;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) < 0)
+        return false;
+    write_file("/proc/self/setgroups", "deny");
+    write_file("/proc/self/uid_map", uids);
+    write_file("/proc/self/gid_map", gids);
+    return true;
+}
+
 /* A pid namespace is for children: the middle process makes it and ends with the agent's status. */
 static pid_t start_agent(struct box *box, int stream)
 {
@@ -146,14 +168,13 @@ static pid_t start_agent(struct box *box, int stream)
         return pid;
     if (!box_mode("init") && !box_mode("guest"))
         become_agent(box, stream);
-    if (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 &&
-        unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) < 0)
-        _exit(77);
+    if (!enter_namespaces())
+        _exit(99);
     pid_t inner = fork();
     if (inner == 0) {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("proc", "/proc", "proc", 0, NULL) < 0)
-            _exit(77);
+            _exit(99);
         become_agent(box, stream);
     }
     (void)syscall(SYS_close_range, 3, ~0U, 0); /* the test's end of the stream among them */
@@ -238,11 +259,8 @@ static int box_close(void **state)
 static bool can_be_init(void)
 {
     pid_t pid = fork();
-    if (pid == 0) {
-        bool can = unshare(CLONE_NEWPID | CLONE_NEWNS) == 0 ||
-                   unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) == 0;
-        _exit(can ? 0 : 1);
-    }
+    if (pid == 0)
+        _exit(enter_namespaces() ? 0 : 1);
     int status;
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
@@ -370,6 +388,13 @@ void box_start(struct box *box, const struct link_run_spec *spec, struct result 
     struct err err;
     if (link_run(box->link, &marked, &events, ret, &err) < 0)
         fail_msg("link_run: %s", err.msg);
+}
+
+void box_wait_output(struct box *box, const struct result *result)
+{
+    while (!result->out.len && !result->done)
+        uv_run(&box->loop, UV_RUN_ONCE);
+    CHECK("output", result->out.len > 0);
 }
 
 void box_run(struct box *box, const struct link_run_spec *spec, struct result *ret)

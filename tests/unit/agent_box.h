@@ -60,6 +60,8 @@ void result_done(struct result *result);
 
 /* Starts; the result is complete when result->done. */
 void box_start(struct box *box, const struct link_run_spec *spec, struct result *ret);
+/* Until it has written something. */
+void box_wait_output(struct box *box, const struct result *result);
 /* A spec for `sh -c script` with generous limits. */
 #define SH(script)                                                                                 \
     ((struct link_run_spec){                                                                       \

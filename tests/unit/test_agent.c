@@ -280,8 +280,7 @@ static void test_interrupt_is_a_signal_and_kill_is_the_end(void **state)
     struct box *box = *state;
     auto_result polite = { 0 };
     box_start(box, &SH("trap 'echo bye; exit 3' INT; echo hi; sleep $MARK & wait"), &polite);
-    while (!polite.out.len)
-        uv_run(&box->loop, UV_RUN_ONCE);
+    box_wait_output(box, &polite);
     link_interrupt(box->link);
     box_wait(box, &polite.done);
     CHECK_STR("stdout", buf_str(&polite.out), "hi\nbye\n");
@@ -289,8 +288,7 @@ static void test_interrupt_is_a_signal_and_kill_is_the_end(void **state)
 
     auto_result rude = { 0 };
     box_start(box, &SH("trap '' INT; echo hi; while :; do sleep 0.05; done"), &rude);
-    while (!rude.out.len)
-        uv_run(&box->loop, UV_RUN_ONCE);
+    box_wait_output(box, &rude);
     link_interrupt(box->link);
     box_sleep(box, 100);
     CHECK_INT("goes on", rude.done, false);
@@ -405,8 +403,7 @@ static void test_the_agent_dies_with_the_server(void **state)
     struct box *box = *state;
     auto_result result = { 0 };
     box_start(box, &SH("(setsid sleep $MARK &); echo hi; sleep $MARK"), &result);
-    while (!result.out.len)
-        uv_run(&box->loop, UV_RUN_ONCE);
+    box_wait_output(box, &result);
     link_free(box->link);
     box->link = NULL;
     CHECK_INT("the run ended", result.done, true);
