@@ -3,7 +3,7 @@
 #   make               build/belljar (needs what `tools/setup build` installs)
 #   make run           set up, build, serve on 127.0.0.1:8000
 #   make check         set up, build and run everything that CI runs
-#   make lint unit e2e clients conformance asan valgrind hardening     parts of it
+#   make lint unit e2e hostile clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
 #   make bench         measure start, memory and requests a second
 #   make format        lay out the C and Python files
@@ -57,6 +57,9 @@ valgrind: tests
 e2e: tests
 	@$(call pytest,build,tests/e2e)
 
+hostile: tests
+	@$(call pytest,build,tests/hostile)
+
 clients: tests
 	@$(call pytest,build,tests/clients)
 
@@ -90,5 +93,5 @@ install: all
 clean:
 	rm -rf build build-*
 
-.PHONY: all setup run check tests tests-asan lint unit valgrind e2e clients conformance asan \
+.PHONY: all setup run check tests tests-asan lint unit valgrind e2e hostile clients conformance asan \
 	hardening fuzz bench format install clean

@@ -433,6 +433,8 @@ static void open_signals(void)
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL); /* guests inherit; KILL, STOP and the C library's own refuse */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         die("signals", errno);
@@ -458,8 +460,7 @@ int main(int argc, char **argv)
     agent.childless = true;
 
     char hello[FRAME_HELLO_SIZE];
-    frame_hello_put(hello,
-                    &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
+    frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
     (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
     serve();

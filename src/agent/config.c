@@ -5,10 +5,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-static const char default_env[] = "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
-                                  "HOME=/workspace\0"
-                                  "LANG=C.UTF-8\0"
-                                  "TERM=dumb";
+static const char default_env[] =
+    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
+    "HOME=/workspace\0"
+    "LANG=C.UTF-8\0"
+    "TERM=dumb";
 
 static const struct agent_setup default_setup = {
     .magic = AGENT_SETUP_MAGIC,
@@ -98,8 +99,8 @@ static int split_env(struct config *config)
 
 static int close_the_rest(struct config *config)
 {
-    unsigned first = config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups
-                                             : AGENT_STREAM_FD + 1;
+    unsigned first =
+        config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups : AGENT_STREAM_FD + 1;
     return sys_close_range(first, ~0U);
 }
 
@@ -121,32 +122,49 @@ static int open_directories(struct config *config, const char *workspace, const 
 
 #define CAP_BIT(cap) (UINT32_C(1) << (cap))
 
-/* What ending, entering and emptying a guest takes; only needed where the guest is another user. */
-static const uint32_t needed_caps =
-    CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID) |
-    CAP_BIT(SYS_CAP_SETPCAP);
+/* To end a guest that is another user, and to become it. */
+static const uint32_t kept_caps =
+    CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID);
+
+/* Here and not in each guest: it takes nothing from us, who execute nothing, and they inherit it. */
+static int empty_bounding_set(bool may)
+{
+    for (int cap = 0; cap < 64; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap) == 0)
+            continue;
+        if (errno == EINVAL)
+            break; /* the kernel has no more */
+        if (may)
+            return -errno;
+        break; /* no_new_privs makes the set a formality */
+    }
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* empty where there is none */
+    return 0;
+}
 
 static int shed_privileges(struct config *config)
 {
-    config->other_user =
-        config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
+    config->other_user = config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
     struct sys_caps caps;
     int r = sys_capget(&caps);
     if (r < 0)
         return r;
-    uint32_t held = caps.word[0].permitted & needed_caps;
-    if (config->other_user && held != needed_caps)
+    bool may_bound = caps.word[0].effective & CAP_BIT(SYS_CAP_SETPCAP);
+    uint32_t kept = caps.word[0].permitted & kept_caps;
+    if (config->other_user && (kept != kept_caps || !may_bound))
         return -EPERM;
-    config->may_bound = held & CAP_BIT(SYS_CAP_SETPCAP);
+    r = empty_bounding_set(may_bound);
+    if (r < 0)
+        return r;
     caps = (struct sys_caps){ 0 };
-    caps.word[0].permitted = caps.word[0].effective = held;
+    caps.word[0].permitted = caps.word[0].effective = kept;
     r = sys_capset(&caps);
     if (r < 0)
         return r;
-    /* Undumpable: no ptrace and no /proc/1/mem for a guest with the same uid. */
-    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
-    return 0;
+    /* Undumpable: no ptrace and no /proc/1/mem for a guest with the same uid. */
+    return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
 int config_load(struct config *config, const char *workspace, const char *run_dir,

@@ -13,7 +13,6 @@
 struct config {
     bool is_init;          /* pid 1: everything else in sight is the guest's */
     bool other_user;       /* the guest is not who we are */
-    bool may_bound;        /* holds CAP_SETPCAP: can empty the bounding set of guests */
     const char *workspace; /* as guests see it */
     int workspace_fd, run_dir_fd;
     struct agent_setup setup;

@@ -53,6 +53,10 @@ static void close_pipes(int from[2], int to[2])
 
 static void start(struct files *files, struct file *file)
 {
+    if (files->n_dying + FILE_SLOTS > FILE_DYING) {
+        answer(file, EBUSY); /* they cannot even die: the disk hangs */
+        return;
+    }
     int from[2] = { -1, -1 }, to[2] = { -1, -1 };
     bool with_content = file->request.op == FILE_WRITE && file->request.len > 0;
     int r = open_pipes(from, to, with_content);
@@ -82,12 +86,8 @@ int files_request(struct files *files, uint32_t number, const struct frame_file 
     for (size_t i = 0; i < FILE_SLOTS && !file; i++)
         if (files->slots[i].state == FILE_FREE)
             file = &files->slots[i];
-    if (!file) {
-        /* Workers that cannot even die: the disk hangs. */
-        char payload[FRAME_FILE_END_SIZE];
-        frame_file_end_put(payload, &(struct frame_file_end){ .code = EBUSY });
-        return wire_send(files->wire, FRAME_FILE_END, number, payload, sizeof(payload)) ? 0 : -EPROTO;
-    }
+    if (!file)
+        return -EPROTO; /* asked for more at once than it may */
     file->state = FILE_WAITING;
     file->number = number;
     file->pid = 0;
@@ -106,8 +106,7 @@ int files_put(struct files *files, uint32_t number, const char *bytes, size_t le
 {
     for (size_t i = 0; i < FILE_SLOTS; i++) {
         struct file *file = &files->slots[i];
-        if (file->number == number &&
-            (file->state == FILE_WAITING || file->state == FILE_WORKING))
+        if (file->number == number && (file->state == FILE_WAITING || file->state == FILE_WORKING))
             return feed_take(&file->content, bytes, len);
     }
     return number <= files->last_number ? 0 : -EPROTO; /* late: the answer has crossed it */
@@ -115,33 +114,31 @@ int files_put(struct files *files, uint32_t number, const char *bytes, size_t le
 
 /*** what workers say ***/
 
-/* One frame further. False when there is none, or no room for it. */
+/* The frames that are whole. True when no such is left; false when there is no room for the next one,
+ * or the work is over. */
 static bool pass_on(struct files *files, struct file *file)
 {
     struct frame frame;
-    int n = frame_parse(file->in, file->in_len, &frame);
-    if (n == 0)
-        return false;
-    bool data = n > 0 && frame.type == FRAME_FILE_DATA && frame.number == file->number;
-    bool end = n > 0 && frame.type == FRAME_FILE_END && frame.number == file->number &&
-               frame_file_end_get(&frame, &file->end) > 0;
-    if (data && !wire_send(files->wire, frame.type, frame.number, frame.payload, frame.len))
-        return false;
-    if (!data) {
-        file->said_it = end;
-        answer(file, EIO);
-        return false;
+    int n;
+    while ((n = frame_parse(file->in, file->in_len, &frame)) != 0) {
+        bool ours = n > 0 && frame.number == file->number;
+        if (!ours || frame.type != FRAME_FILE_DATA) {
+            file->said_it =
+                ours && frame.type == FRAME_FILE_END && frame_file_end_get(&frame, &file->end) > 0;
+            answer(file, EIO);
+            return false;
+        }
+        if (!wire_send(files->wire, frame.type, frame.number, frame.payload, frame.len))
+            return false;
+        file->in_len -= (size_t)n;
+        memmove(file->in, file->in + n, file->in_len);
     }
-    file->in_len -= (size_t)n;
-    memmove(file->in, file->in + n, file->in_len);
     return true;
 }
 
 static void listen_to(struct files *files, struct file *file)
 {
-    while (file->state == FILE_WORKING && pass_on(files, file))
-        ;
-    if (file->state != FILE_WORKING || !file->ready || file->in_len == sizeof(file->in))
+    if (!pass_on(files, file) || !file->ready)
         return;
     ssize_t n = read(file->fd, file->in + file->in_len, sizeof(file->in) - file->in_len);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -150,19 +147,19 @@ static void listen_to(struct files *files, struct file *file)
     }
     if (n > 0)
         file->in_len += (size_t)n;
-    while (file->state == FILE_WORKING && pass_on(files, file))
-        ;
+    (void)pass_on(files, file);
 }
 
 static void finish(struct files *files, struct file *file)
 {
     char payload[FRAME_FILE_END_SIZE];
     frame_file_end_put(payload, &file->end);
-    if (file->number &&
-        wire_send(files->wire, FRAME_FILE_END, file->number, payload, sizeof(payload)))
-        file->number = 0; /* said */
-    if (!file->number && !file->pid)
-        file->state = FILE_FREE;
+    if (!wire_send(files->wire, FRAME_FILE_END, file->number, payload, sizeof(payload)))
+        return;
+    if (file->pid)
+        files->dying[files->n_dying++] = file->pid; /* start() has seen to the room */
+    file->pid = 0;
+    file->state = FILE_FREE;
 }
 
 /*** in the loop ***/
@@ -172,6 +169,11 @@ bool files_reaped(struct files *files, pid_t pid)
     for (size_t i = 0; i < FILE_SLOTS; i++)
         if (files->slots[i].pid == pid) {
             files->slots[i].pid = 0;
+            return true;
+        }
+    for (size_t i = 0; i < files->n_dying; i++)
+        if (files->dying[i] == pid) {
+            files->dying[i] = files->dying[--files->n_dying];
             return true;
         }
     return false;

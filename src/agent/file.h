@@ -11,8 +11,10 @@
 #include "agent/feed.h"
 #include "agent/wire.h"
 
-/* More than the server may ask for at once: a worker that has answered may not be reaped yet. */
-enum { FILE_SLOTS = 2 * FRAME_FILES_MAX };
+enum {
+    FILE_SLOTS = FRAME_FILES_MAX,
+    FILE_DYING = 64, /* workers that have answered and are not reaped yet */
+};
 
 enum file_state { FILE_FREE, FILE_WAITING, FILE_WORKING, FILE_ANSWERED };
 
@@ -37,6 +39,8 @@ struct files {
     const struct config *config;
     struct wire *wire;
     uint32_t last_number;
+    pid_t dying[FILE_DYING];
+    size_t n_dying;
     struct file slots[FILE_SLOTS];
 };
 

@@ -81,20 +81,6 @@ static void prefer_for_oom(void)
     }
 }
 
-static int empty_bounding_set(const struct config *config)
-{
-    for (int cap = 0; cap < 64; cap++)
-        if (prctl(PR_CAPBSET_DROP, cap) < 0) {
-            if (errno == EINVAL)
-                break; /* the kernel has no more */
-            if (config->may_bound)
-                return -errno;
-            break; /* we cannot; no_new_privs and empty sets make it a formality */
-        }
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    return 0;
-}
-
 static int become_guest(const struct config *config)
 {
     uid_t uid = config->setup.guest_uid;
@@ -115,12 +101,6 @@ static int drop_capabilities(const struct config *config)
     return sys_capset(&none);
 }
 
-static int no_new_privileges(const struct config *config)
-{
-    (void)config;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
-}
-
 /* After the change of user, which clears it. */
 static int die_with_agent(const struct config *config)
 {
@@ -128,15 +108,14 @@ static int die_with_agent(const struct config *config)
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
+/* What the agent itself has changed (open_signals() in agent.c). */
 static int default_signals(const struct config *config)
 {
     (void)config;
-    struct sigaction action = { .sa_handler = SIG_DFL };
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)sigaction(sig, &action, NULL); /* KILL, STOP and the libc's own refuse */
     sigset_t none;
     sigemptyset(&none);
-    return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+    return signal(SIGPIPE, SIG_DFL) == SIG_ERR || sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno
+                                                                                            : 0;
 }
 
 static int load_filter(const struct config *config)
@@ -158,17 +137,16 @@ struct step {
 };
 
 /* The order is the argument: what needs privilege comes before it is gone, and nothing that a guest
- * could use is open when the process becomes the guest's. */
+ * could use is open when the process becomes the guest's. Bounding set and no_new_privs are inherited:
+ * config_load() has seen to them. */
 static const struct step before_descriptors[] = {
     { "join cgroup", join_cgroup }, /* first: what the child uses from here on is the guest's */
     { "lead session", lead_session },
 };
 static const struct step to_guest[] = {
     { "limits", set_limits },
-    { "empty bounding set", empty_bounding_set }, /* needs CAP_SETPCAP */
     { "become guest", become_guest },
     { "drop capabilities", drop_capabilities }, /* also where the user stays the same */
-    { "no new privileges", no_new_privileges }, /* a filter may not be loaded without */
     { "die with agent", die_with_agent },
     { "default signals", default_signals },
 };

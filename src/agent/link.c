@@ -12,18 +12,17 @@ struct link_stream_handle {
     struct link *link; /* NULL: the link has let go */
 };
 
-/* Callbacks may free the link: enter before the first, touch nothing after leave() says so. */
+/* Whatever comes from the loop stands between these: callbacks may free the link, which then lives until
+ * the last of them has returned. */
 static void enter(struct link *link)
 {
     link->depth++;
 }
 
-static bool leave(struct link *link)
+static void leave(struct link *link)
 {
-    if (--link->depth > 0 || !link->freed)
-        return !link->freed;
-    free(link);
-    return false;
+    if (--link->depth == 0 && link->freed)
+        free(link);
 }
 
 /*** closing ***/
@@ -50,7 +49,6 @@ void link_break(struct link *link, const char *why)
 {
     if (!link->stream)
         return;
-    enter(link);
     close_stream(link);
     link_run_broken(link);
     if (!link->freed)
@@ -59,7 +57,6 @@ void link_break(struct link *link, const char *why)
         link_file_broken(link, EPIPE);
     if (!link->freed && link->events.on_broken)
         link->events.on_broken(why, link->data);
-    (void)leave(link);
 }
 
 void link_free(struct link *link)
@@ -67,12 +64,12 @@ void link_free(struct link *link)
     if (!link || link->freed)
         return;
     enter(link);
+    link->freed = true;
     close_stream(link);
     link_run_broken(link);
     link_kernel_broken(link);
     link_file_broken(link, ECANCELED);
-    link->freed = true;
-    (void)leave(link);
+    leave(link);
 }
 
 /*** writing ***/
@@ -89,8 +86,12 @@ static void written(uv_write_t *request, int status)
         container_of((uv_pipe_t *)request->handle, struct link_stream_handle, pipe);
     free(outgoing->bytes);
     free(outgoing);
-    if (status < 0 && status != UV_ECANCELED && stream->link)
-        link_break(stream->link, "the agent does not read any more");
+    struct link *link = stream->link;
+    if (status == 0 || status == UV_ECANCELED || !link)
+        return;
+    enter(link);
+    link_break(link, "the agent does not read any more");
+    leave(link);
 }
 
 void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *payload, size_t len)
@@ -175,7 +176,6 @@ static void take_frames(struct link *link)
 {
     size_t at = 0;
     const char *why = NULL;
-    enter(link);
     while (link->stream && !why) {
         struct frame frame;
         int n = frame_parse(link->in.data + at, link->in.len - at, &frame);
@@ -190,7 +190,6 @@ static void take_frames(struct link *link)
         buf_done(&link->in); /* idle links hold no memory */
     else if (link->stream)
         buf_drop(&link->in, at);
-    (void)leave(link);
 }
 
 /* One place for all links: what is read is looked at before anything else is read. */
@@ -207,23 +206,25 @@ static void received(uv_stream_t *handle, ssize_t len, const uv_buf_t *bytes)
     struct link *link = container_of((uv_pipe_t *)handle, struct link_stream_handle, pipe)->link;
     if (!link || len == 0)
         return;
-    if (len < 0) {
-        link_break(link, len == UV_EOF ? "the agent has closed the stream"
-                                       : "the stream to the agent cannot be read");
-        return;
-    }
-    /* What is left over from before is less than one frame. */
-    int r = buf_add(&link->in, bytes->base, (size_t)len);
-    assert(r == 0);
-    (void)r;
-    take_frames(link);
+    enter(link);
+    if (len == UV_EOF)
+        link_break(link, "the agent has closed the stream");
+    else if (len < 0)
+        link_break(link, "the stream to the agent cannot be read");
+    else if (buf_add(&link->in, bytes->base, (size_t)len) < 0)
+        assert(!"what was left over is less than one frame");
+    else
+        take_frames(link);
+    leave(link);
 }
 
 static void lose_patience(void *data)
 {
     struct link *link = data;
+    enter(link);
     if (!link->ready || link_file_overdue(link))
         link_break(link, "the agent does not answer");
+    leave(link);
 }
 
 /*** making ***/

@@ -37,9 +37,10 @@ enum link_stream { LINK_STDOUT = 1, LINK_STDERR = 2 };
 
 struct link_run_spec {
     const char *const *argv; /* NULL-terminated; argv[0] is searched in the sandbox's PATH */
-    const char *const *env;  /* "NAME=value" beyond the agent's own list; NULL-terminated, may be NULL */
-    const char *cwd;         /* "" : /workspace */
-    const char *code;        /* written to LINK_CODE_PATH before the start; NULL: none */
+    const char *const
+        *env;         /* "NAME=value" beyond the agent's own list; NULL-terminated, may be NULL */
+    const char *cwd;  /* "" : /workspace */
+    const char *code; /* written to LINK_CODE_PATH before the start; NULL: none */
     size_t code_len;
     const char *input; /* standard input, whole; NULL: empty */
     size_t input_len;

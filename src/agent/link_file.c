@@ -240,7 +240,7 @@ static const char *take_entries(struct link_file *file, const struct frame *fram
         at += (size_t)n;
     }
     return buf_add(&file->got, frame->payload, frame->len) < 0 ? "the agent sent too long a list"
-                                                                : NULL;
+                                                               : NULL;
 }
 
 static int compare_names(const struct frame_entry *a, const struct frame_entry *b)
@@ -290,7 +290,8 @@ static void finish(struct link *link, struct link_file *file, const struct frame
     if (file->on_done)
         file->on_done(code, file->data);
     if (file->on_list)
-        file->on_list(code, code ? NULL : entries, code ? 0 : file->n_entries, end->more, file->data);
+        file->on_list(code, code ? NULL : entries, code ? 0 : file->n_entries, end->more,
+                      file->data);
     if (file->on_data && file->request.op == FILE_SPACE)
         file->on_data(code, NULL, (size_t)end->extra, end->size, file->data);
     else if (file->on_data)

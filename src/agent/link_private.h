@@ -101,7 +101,7 @@ void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *
 void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes, size_t len);
 /* Takes the bytes. */
 void link_write(struct link *link, struct buf *out);
-/* Ends all that is open, then tells the owner, once. */
+/* Ends all that is open, then tells the owner, once. Only below a callback of the loop. */
 void link_break(struct link *link, const char *why);
 
 /*** link_run.c ***/

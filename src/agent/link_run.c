@@ -111,7 +111,7 @@ int link_run(struct link *link, const struct link_run_spec *spec,
         .input_asked = true,
         .start_ns = uv_hrtime(),
     };
-    if (run->input_len)
+    if (spec->input && run->input_len)
         run->input = memcpy(xmalloc(run->input_len), spec->input, run->input_len);
 
     struct buf out = BUF_INIT(BUF_NO_CEILING);

@@ -24,7 +24,7 @@ int path_clean(const char *workspace, const char *path, size_t len, char ret[PAT
         if (!path)
             return -EXDEV;
     }
-    char clean[PATH_BYTES];
+    char clean[PATH_BYTES]; /* *ret is written on success only */
     size_t used = 0;
     for (size_t at = 0; at < len;) {
         const char *slash = memchr(path + at, '/', len - at);
@@ -42,8 +42,8 @@ int path_clean(const char *workspace, const char *path, size_t len, char ret[PAT
         memcpy(clean + used, name, n);
         used += n;
     }
-    memcpy(ret, clean, used);
-    ret[used] = '\0';
+    clean[used] = '\0';
+    memcpy(ret, clean, used + 1);
     return 0;
 }
 

@@ -53,7 +53,7 @@ static bool parse(char *line, struct proc *ret)
     proc.child_cpu_ns = (value[12] + value[13]) * (1000000000U / 100); /* USER_HZ is 100 for all */
     proc.threads = (unsigned)value[16];
     *ret = proc;
-    return true;
+    return proc.session >= 0; /* -1: it is gone, and its parent is not told either */
 }
 
 /* Only if it counts processes as we do: it may have been mounted in another pid namespace. */

@@ -157,7 +157,7 @@ static void watch_flood(struct run *run)
 
 void run_poll(struct run *run, struct pollset *set)
 {
-    if (run->state == RUN_IDLE)
+    if (run->state != RUN_GOING && run->state != RUN_FLUSHING)
         return;
     bool all = run->state != RUN_FLUSHING;
     capture_poll(&run->out, run->wire, set, all);
@@ -167,7 +167,8 @@ void run_poll(struct run *run, struct pollset *set)
 
 void run_step(struct run *run)
 {
-    if (run->state == RUN_GOING || run->state == RUN_ENDING) {
+    /* Not while it is being ended: who is about to die may wait for a full pipe until then. */
+    if (run->state == RUN_GOING) {
         if (run->out.ready)
             (void)capture_drain(&run->out, run->wire, run->number);
         if (run->err.ready)

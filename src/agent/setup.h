@@ -19,9 +19,9 @@
  *     the agent (not for the guest, where they are different users) and can hold the code of a run and
  *     that of a kernel. /dev/null exists. /proc is welcome; without it the end of a run is also that
  *     of the kernel.
- *   - When guest_uid is not the agent's own uid, the agent holds CAP_KILL, CAP_SETUID, CAP_SETGID and
- *     CAP_SETPCAP in its user namespace. It drops every other capability at its start, and guests
- *     get none.
+ *   - When guest_uid or guest_gid is not the agent's own, the agent holds CAP_KILL, CAP_SETUID,
+ *     CAP_SETGID and CAP_SETPCAP in its user namespace at exec. It empties the bounding set and keeps
+ *     the first three; guests get none.
  *   - The filter does not stand in the way of what the agent does between loading it and the guest's
  *     first instruction: execve, write, exit_group.
  *   - Where guest and agent share a uid, the filter must also keep the guest from prlimit64,
@@ -73,7 +73,7 @@ struct agent_setup {
     uint32_t cgroup;               /* enum agent_cgroup */
     uint32_t n_cgroups;            /* descriptors from AGENT_CGROUP_FD on */
     uint32_t n_filter;             /* struct sock_filter that follow; 0: none */
-    uint32_t env_len;              /* bytes that follow them: "NAME=value\0…"; 0: the default list */
+    uint32_t env_len; /* bytes that follow them: "NAME=value\0…"; 0: the default list */
 
     /* Limits of each guest process. Core size 0, locked memory, queues and pending signals are the
      * agent's own small constants. */

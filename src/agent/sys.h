@@ -15,7 +15,11 @@
 
 /*** openat2(2), Linux 5.6 ***/
 
-enum { SYS_RESOLVE_NO_MAGICLINKS = 0x02, SYS_RESOLVE_NO_SYMLINKS = 0x04, SYS_RESOLVE_BENEATH = 0x08 };
+enum {
+    SYS_RESOLVE_NO_MAGICLINKS = 0x02,
+    SYS_RESOLVE_NO_SYMLINKS = 0x04,
+    SYS_RESOLVE_BENEATH = 0x08
+};
 
 static inline int sys_openat2(int dir, const char *path, int flags, uint64_t resolve)
 {
@@ -40,9 +44,9 @@ static inline pid_t sys_fork_into(int cgroup_fd)
     struct {
         uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
             set_tid_size, cgroup;
-    } args = {
-        .flags = UINT64_C(0x200000000), .exit_signal = SIGCHLD, .cgroup = (uint64_t)cgroup_fd
-    };
+    } args = { .flags = UINT64_C(0x200000000),
+               .exit_signal = SIGCHLD,
+               .cgroup = (uint64_t)cgroup_fd };
     long r = syscall(SYS_clone3, &args, sizeof(args));
     return r < 0 ? -errno : (pid_t)r;
 }

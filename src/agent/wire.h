@@ -14,7 +14,7 @@ enum { WIRE_OUT = 4 * FRAME_MAX };
 struct wire {
     int fd;
     short ready;
-    bool starved; /* somebody was refused room since the last turn */
+    bool starved;         /* somebody was refused room since the last turn */
     size_t in_at, in_len; /* in[in_at … in_len) is not parsed yet */
     size_t out_at, out_len;
     char in[FRAME_MAX];

@@ -99,8 +99,8 @@ int work_parent(const char *clean, bool make, const char **ret_name)
 /*** one piece of work ***/
 
 static int (*const ops[])(struct work *work) = {
-    [FILE_READ] = work_read,     [FILE_WRITE] = work_write, [FILE_LIST] = work_list,
-    [FILE_STAT] = work_stat,     [FILE_DELETE] = work_delete, [FILE_MOVE] = work_move,
+    [FILE_READ] = work_read,   [FILE_WRITE] = work_write,   [FILE_LIST] = work_list,
+    [FILE_STAT] = work_stat,   [FILE_DELETE] = work_delete, [FILE_MOVE] = work_move,
     [FILE_SPACE] = work_space,
 };
 

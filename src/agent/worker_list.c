@@ -53,9 +53,8 @@ static bool remember(const char *dir, const char *name, bool directory)
         to += dir_len + 1;
     }
     memcpy(to, name, len + 1);
-    found[n_found++] = (struct found){
-        .at = (uint32_t)names_len, .len = (uint16_t)whole, .directory = directory
-    };
+    found[n_found++] =
+        (struct found){ .at = (uint32_t)names_len, .len = (uint16_t)whole, .directory = directory };
     names_len += whole + 1;
     return true;
 }
@@ -183,7 +182,7 @@ int work_list(struct work *work)
     qsort(found, n_found, sizeof(*found), by_name);
     size_t bytes = 0;
     for (size_t i = 0; i < n_found; i++) {
-        struct stat info;
+        struct stat info = { 0 };
         bytes += FRAME_ENTRY_SIZE + found[i].len;
         if (work->end.size == work->request->max || bytes > FRAME_LIST_MAX || work_late(work)) {
             work->end.more = true;
@@ -197,7 +196,7 @@ int work_list(struct work *work)
 
 int work_stat(struct work *work)
 {
-    struct stat info;
+    struct stat info = { 0 };
     const char *name = ".";
     int dir = work_parent(work->path, false, &name);
     if (dir < 0 && dir != -EBUSY)

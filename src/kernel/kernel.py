@@ -1577,6 +1577,12 @@ def make_shell(kernel):
         def ask_exit(self):
             raise SystemExit
 
+        def showtraceback(self, exc_tuple=None, *args, running_compiled_code=False, **kwargs):
+            """An error in %%time, %run or a formatter fails the cell, not only prints."""
+            if not running_compiled_code:  # otherwise it is reported by run_cell() itself
+                raise (exc_tuple or sys.exc_info())[1]
+            super().showtraceback(exc_tuple, *args, running_compiled_code=True, **kwargs)
+
         def system(self, command):
             """Run a command on descriptors 1 and 2, which the parent reads."""
             import subprocess
@@ -1805,4 +1811,5 @@ def main(argv):
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # Interrupts.listen() lets it in
-    main(sys.argv)
+    # From other globals: in Python 3.9 a function would inherit this frame's builtins, not the copy.
+    exec("main(argv)", {"main": main, "argv": sys.argv})

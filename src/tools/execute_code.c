@@ -336,7 +336,7 @@ static void reply_done(struct reply *reply)
 enum { READABLE_MAX = 32 << 10 };
 
 /* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
-static char *readable_output(const struct reply *reply)
+static char *readable_output(const struct reply *reply, size_t max_answer)
 {
     const struct execute_result *result = &reply->result;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
@@ -349,7 +349,7 @@ static char *readable_output(const struct reply *reply)
         last = chunk->stream;
     }
     char *readable = buf_steal(&text);
-    (void)toolbox_cut(&readable, READABLE_MAX);
+    (void)toolbox_cut(&readable, max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX);
     return readable;
 }
 
@@ -378,11 +378,12 @@ static void add_notes(struct buf *text, const struct run_result *run)
         (void)buf_printf(text, "[session_id] %s\n", run->session_id);
 }
 
-static json_t *reply_text(const struct reply *reply, const struct run_result *run)
+static json_t *reply_text(const struct reply *reply, const struct run_result *run,
+                          size_t max_answer)
 {
     const struct execute_result *result = &reply->result;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    auto_free char *output = readable_output(reply);
+    auto_free char *output = readable_output(reply, max_answer);
     auto_free char *value = xstrdup(reply->value ? reply->value : "");
     (void)toolbox_cut(&value, READABLE_MAX);
     (void)buf_add_str(&text, output);
@@ -425,7 +426,7 @@ static void on_done(const struct run_result *run, void *data)
     struct mcp_call *call = execution->call;
     struct reply reply;
     reply_init(&reply, run, execution->box->max_answer);
-    mcp_call_add(call, reply_text(&reply, run));
+    mcp_call_add(call, reply_text(&reply, run, execution->box->max_answer));
     (void)each_image(run, execution->box->max_answer, add_image, call);
     mcp_call_structured(call, &reply.result);
     reply_done(&reply);

@@ -13,6 +13,8 @@
 #include <string.h>
 
 enum { PATH_MAX_LEN = 4096 };
+/* A list's text gets this part of an answer; the same as JSON, escaped, takes up to twice as much. */
+enum { LIST_SHARE = 5 };
 
 static const char *const encodings[] = { "text", "base64", NULL };
 
@@ -126,6 +128,25 @@ static const struct field read_result_fields[] = {
 };
 static const struct shape read_output = SHAPE(struct read_result, read_result_fields);
 
+/* As many bytes from the beginning as fit into an answer, however much of them needs escaping.
+ * Returns their number. */
+static size_t add_fitting(struct buf *text, const struct file_call *file, const char *bytes,
+                          size_t len)
+{
+    size_t budget = file->box->max_answer / 4 * 3;
+    for (;;) {
+        buf_clear(text);
+        if (file->base64)
+            (void)base64_add(text, bytes, len);
+        else
+            toolbox_add_text(text, bytes, len);
+        size_t cost = toolbox_json_len(buf_str(text));
+        if (cost <= budget)
+            return len;
+        len = (size_t)((double)len * ((double)budget / (double)cost));
+    }
+}
+
 static void on_read(int code, const char *bytes, size_t len, uint64_t size, void *data)
 {
     struct file_call *file = data;
@@ -134,10 +155,7 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
         return;
     }
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    if (file->base64)
-        (void)base64_add(&text, bytes, len);
-    else
-        toolbox_add_text(&text, bytes, len);
+    len = add_fitting(&text, file, bytes, len);
     const struct read_result result = { .session_id = file->session_id,
                                         .path = file->path,
                                         .encoding = file->base64 ? "base64" : "text",
@@ -370,6 +388,10 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
                                         .size = (int64_t)entries[i].size };
         (void)buf_printf(&text, "%-9s %12lld  %s\n", items[i].type, (long long)items[i].size,
                          items[i].name);
+        if (text.len > file->box->max_answer / LIST_SHARE && i + 1 < count) {
+            count = i + 1; /* names can be long; they are in the answer twice */
+            more = true;
+        }
     }
     if (count == 0)
         (void)buf_add_str(&text, "(empty)\n");

@@ -284,11 +284,16 @@ class Process:
             self.stop()
 
 
+# Tests of the protocol count descriptors and memory: no sandboxes ahead of need, unless a test says
+# so with a later flag.
+POOL = "--no-pool-enabled"
+
+
 class Stdio(Process):
     """A server on pipes."""
 
     def __init__(self, *flags, binary=BIN, env=None, read=True):
-        argv = [binary, "serve", "--stdio"] if binary == BIN else [binary, "--stdio"]
+        argv = [binary, "serve", "--stdio", POOL] if binary == BIN else [binary, "--stdio"]
         super().__init__([*argv, *flags], PIPE, PIPE, PIPE, env)
         self.lines = queue.Queue()
         self.notes = []  # notifications that came while call() waited for a reply
@@ -381,7 +386,9 @@ class Http(Process):
 
     def __init__(self, *flags, binary=BIN, address="127.0.0.1:0", tls=None, env=None):
         argv = (
-            [binary, "serve", "--http", address] if binary == BIN else [binary, "--http", address]
+            [binary, "serve", "--http", address, POOL]
+            if binary == BIN
+            else [binary, "--http", address]
         )
         super().__init__([*argv, *flags], DEVNULL, PIPE, STDOUT, env)
         self.tls = tls

@@ -232,7 +232,7 @@ def test_strange_names_are_listed_on_one_line(box, name):
     assert not any(ord(c) < 32 or ord(c) == 127 for c in shown), ascii(shown)
     assert said["text"].count("\n") == 1, said["text"]
     bytes(box.jar.received[before:]).decode()  # valid UTF-8
-    assert box.sh("ls -A | wc -l").strip() == "1"
+    assert box.sh("find /workspace -mindepth 1 -printf x") == "x"
 
 
 @pytest.mark.parametrize("name", ["a\nb", "tab\there", "ä🔔", "-rf", "$(x)", " ", "quote\"'", "*"])
@@ -389,6 +389,7 @@ def test_devices_cannot_stall_a_call(box):
     for name in ("zero", "tty", "fifo", "link"):
         with pytest.raises(ToolError):
             box.read(name)
+    for name in ("zero", "tty", "fifo", "link"):
         try:
             box.write(name, "replaced")
         except ToolError:

@@ -48,7 +48,7 @@ def belljar_run(who, code, *flags, timeout=30):
 
 def test_hello(who):
     done = belljar_run(who, "echo hi", "--language", "bash", "-")
-    assert (done.returncode, done.stdout, done.stderr.count(b"hi")) == (0, b"hi\n", 0), done
+    assert (done.returncode, done.stdout) == (0, b"hi\n"), done
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 124, 255])
@@ -188,7 +188,10 @@ def test_doctor_speaks_json(who):
     )
     said = json.loads(done.stdout)
     assert isinstance(said, dict) and said, said
-    assert "layers" in json.dumps(said), said
+    assert said["works"] is True and said["enforced"]["seccomp"] is True, said
+    for check in said["checks"]:
+        assert check["name"] and check["verdict"], check
+        assert check["verdict"] == "ok" or check["detail"], check
     if who is None and os.geteuid() == 0:
         assert done.returncode == 0, done
 

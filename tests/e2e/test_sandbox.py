@@ -583,7 +583,7 @@ def test_http_streams_progress(web):
     with session.open(message, timeout=10) as conn:
         times, texts = [], []
         while (event := conn.event(10)) is not None:
-            if event.data is None:
+            if not event.data:
                 continue
             said = json.loads(event.data)
             times.append(time.monotonic())
@@ -599,7 +599,9 @@ def test_http_cancel_by_notification(web):
     session = web.session()
     id = http_tool(session, "start_session")["session_id"]
     arguments = {"code": "echo x >f; sleep 100", "language": "bash", "session_id": id}
-    with session.open(belljar.request("tools/call", call_tool("execute_code", arguments), 77)):
+    body = belljar.encode(belljar.request("tools/call", call_tool("execute_code", arguments), 77))
+    with web.connect() as conn:
+        conn.send(web.head("POST", "/mcp", session.headers, len(body)) + body)
         time.sleep(0.4)
         assert (
             session.post(notification("notifications/cancelled", {"requestId": 77})).status == 202

@@ -111,6 +111,7 @@ class Arena:
             "NEIGHBOUR_PID": str(self.neighbour.process.pid),
             "BINARY": str(sandboxes.binary_for(self.user)),
             "STATE": self.state,
+            "OWN_UID": "yes" if "own_uid" in self.jar.enforced() else "no",
         }
 
     def breaches(self):

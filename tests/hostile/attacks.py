@@ -9,15 +9,20 @@ timeout   seconds, of the call
 within    seconds after which the answer must be there
 needs     a layer that must be in force: limits for bombs
 trips     outside a sandbox this canary notices it (see test_canaries.py)
-after     what to look at afterwards in the same session (see test_programs.py)
+after     what to look at afterwards in the same session (AFTER, below)
 paths     what to ask of the file tools afterwards
 arch      only there
 """
 
 import pathlib
+import platform
 import re
+import time
 
+import pytest
 import sandboxes
+from belljar import PATIENCE
+from sandboxes import ToolError
 
 HERE = pathlib.Path(__file__).parent
 LANGUAGES = {".sh": "bash", ".py": "python", ".js": "node"}
@@ -41,6 +46,24 @@ class Attack:
         self.paths = self.header.get("paths", "").split()
         self.arch = self.header.get("arch")
 
+    def skip_unless_possible(self, jar):
+        if self.arch and self.arch != platform.machine():
+            pytest.skip(f"written for {self.arch}")
+        if missing := [layer for layer in self.needs if layer not in jar.enforced()]:
+            pytest.skip(f"this host does not enforce {', '.join(missing)} for this user")
+
+    def check(self, run):
+        """What the run itself must be like."""
+        output = run.stdout + run.stderr
+        confessed = re.findall(r"^BREACH.*", output, re.MULTILINE)
+        assert not confessed, confessed[:20]
+        assert run.outcome in self.outcomes, run
+        if self.exit is not None:
+            assert run.exit_code == self.exit, run
+        if self.must_end:
+            assert "END" in run.stdout, f"the attack did not come to its end: {run}"
+        assert run.took < (self.within or self.timeout + 3) * PATIENCE, run.took
+
     def fill(self, text, words):
         """Text with its placeholders replaced."""
         for word, value in words.items():
@@ -63,3 +86,37 @@ class Attack:
 ATTACKS = [
     Attack(path) for path in sorted((HERE / "programs").iterdir()) if path.suffix in LANGUAGES
 ]
+
+
+# --- what is looked at afterwards, in the same session ------------------------------------------------
+
+
+def late(jar, session):
+    """Nothing of the last run writes into this one."""
+    run = jar.execute("sleep 0.6; echo only this; ls /workspace", session=session)
+    assert "LATE" not in run.stdout + run.stderr, run
+    assert "late" not in run.stdout, run
+
+
+def code(jar, session):
+    run = jar.execute("echo true code", session=session)
+    assert run.stdout == "true code\n", run
+
+
+def ruined(jar, session):
+    """It may have spoiled its own session, not more; the answer is clear and quick."""
+    run = jar.execute("echo still here", session=session, timeout=5)
+    assert run.stdout == "still here\n" or run.error, run
+
+
+def list_files(jar, session):
+    began = time.monotonic()
+    for recursive in (False, True):
+        try:
+            jar.tool("sandbox_list_files", session_id=session, recursive=recursive, timeout=6)
+        except ToolError as error:
+            assert str(error), "an error without words"
+    assert time.monotonic() - began < 5 * PATIENCE
+
+
+AFTER = {"late": late, "code": code, "ruined": ruined, "list": list_files}

@@ -351,7 +351,7 @@ class Canaries:
 
     def secret(self, what):
         """One more secret; whoever asks plants it."""
-        made = token(what.split()[0])
+        made = token("other")
         self.secrets[made] = what
         return made
 

@@ -228,8 +228,9 @@ class Traces:
         found += [f"cgroup {path}" for path in self.cgroups if os.path.isdir(path)]
         for kind, now in self.look().items():
             found += [f"{kind}: {one}" for one in now - self.before[kind]]
-        if os.path.isdir(state):
-            found += [f"in the state directory: {name}" for name in os.listdir(state)]
+        for top, dirs, files in os.walk(state):
+            names = files + [name for name in dirs if (top, name) != (state, "instances")]
+            found += [f"in the state directory: {os.path.join(top, name)}" for name in names]
         return found
 
     def wait_clean(self, state, timeout=5):

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import belljar
@@ -119,20 +120,22 @@ def test_every_other_end_leaves_nothing_too(user, way):
 
 
 def test_the_parts_of_the_engine_may_die_too(user):
-    """Any one of the server's processes is killed: the server says so, or goes on; nothing is left."""
+    """Any one of the server's processes is killed: the server says so, or goes on; nothing is left,
+    at the latest after the next start."""
     belljar.need(belljar.BIN)
     ours = host.link("/proc/self/ns/pid")
-    for number in range(6):
+    for number in range(8):
         state = sandboxes.make_state(user)
         traces = host.Traces()
         jar = Jar(user=user, state=state)
         try:
             session = jar.execute("echo begun").session
             traces.note(jar.pid)
-            parts = [t for t in host.below(jar.pid) if t.pid_namespace == ours or t.inner_pid == 1]
+            family = sorted(host.below(jar.pid), key=lambda task: task.pid)
+            parts = [task for task in family if task.pid_namespace == ours or task.inner_pid == 1]
             if number >= len(parts):
                 break
-            victim = sorted(parts, key=lambda task: task.pid)[number]
+            victim = parts[number]
             os.kill(victim.pid, signal.SIGKILL)
             try:
                 run = jar.execute("echo after", timeout=5, wait=10)
@@ -141,9 +144,17 @@ def test_the_parts_of_the_engine_may_die_too(user):
                 assert run.stdout == "again\n" or run.error, run
             except (ToolError, EOFError, OSError):
                 pass  # a clear answer, too
+            try:
+                jar.close_input()
+            except OSError:
+                pass
+            jar.wait_exit(LEFT_AFTER)
         finally:
             jar.process.kill()
             jar.process.wait()
+        if traces.wait_clean(state, LEFT_AFTER):
+            with Jar(user=user, state=state) as second:
+                assert second.execute("echo next").stdout == "next\n"
         left = traces.wait_clean(state, LEFT_AFTER)
         shutil.rmtree(state, ignore_errors=True)
         assert not left, f"after the death of {victim}: {left}"
@@ -197,6 +208,7 @@ def test_many_at_once_are_kept_apart_and_leave_no_trace(user):
     flags = ["--max-sessions-per-client", "1000", "--max-requests-per-client", "1000"]
     with Jar(*flags, user=user, state=state) as jar:
         jar.execute("echo warm")
+        time.sleep(1)  # for the pool to be full
         before = jar.fds()
         waiting = [
             jar.begin(
@@ -222,47 +234,49 @@ def test_many_at_once_are_kept_apart_and_leave_no_trace(user):
 # --- a host that refuses --------------------------------------------------------------------------------
 
 
-def start_and_fail(*flags, user=None, env=None, before=(), state=None):
-    """Runs a server that must not come up: its exit status and words. Nothing may be left of it."""
-    place = state or sandboxes.make_state(user)
+def environment(user):
+    return {"PATH": os.environ["PATH"], "HOME": user.home if user else "/nonexistent"}
+
+
+def one_call(*flags, user=None, before=(), state):
+    """Starts a server and asks it to run something: its exit status, and all that it said. Nothing may
+    be left of it."""
     traces = host.Traces()
-    keep = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    words = [*before, *sandboxes.as_user(user), sandboxes.binary_for(user), "serve", "--stdio"]
     process = subprocess.Popen(
-        [
-            *before,
-            *sandboxes.as_user(user),
-            sandboxes.binary_for(user),
-            "serve",
-            "--stdio",
-            *(
-                ["--state-dir", place]
-                if state is not None or not flags or "--state-dir" not in flags
-                else []
-            ),
-            *flags,
-        ],
+        [*words, "--state-dir", state, *flags],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**keep, **(env or {})},
+        env=environment(user),
         cwd="/",
     )
-    request = belljar.encode(belljar.stateless("tools/list")) + b"\n"
-    call = belljar.stateless(
-        "tools/call", belljar.call_tool("execute_code", {"code": "echo ran", "language": "bash"}), 2
-    )
+    watchdog = threading.Timer(20 * PATIENCE, process.kill)
+    watchdog.start()
+    arguments = {"code": "echo r''an", "language": "bash"}
+    call = belljar.stateless("tools/call", belljar.call_tool("execute_code", arguments))
     try:
-        out, err = process.communicate(
-            request + belljar.encode(call) + b"\n", timeout=20 * PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-    left = traces.wait_clean(place if state is None else "/nonexistent", LEFT_AFTER)
-    if state is None:
-        shutil.rmtree(place, ignore_errors=True)
+        process.stdin.write(belljar.encode(call) + b"\n")
+        process.stdin.flush()
+        first = process.stdout.readline()  # the end of input would interrupt the run
+    except BrokenPipeError:
+        first = b""
+    out, err = process.communicate()
+    watchdog.cancel()
+    left = traces.wait_clean("/nonexistent", LEFT_AFTER)
     assert not left, left
-    return process.returncode, out.decode(), err.decode()
+    return process.returncode, (first + out).decode(), err.decode()
+
+
+def start_and_fail(*flags, user=None, before=(), state=None):
+    place = state or sandboxes.make_state(user)
+    try:
+        said = one_call(*flags, user=user, before=before, state=place)
+        assert state or not host.Traces().left(place), os.listdir(place)
+        return said
+    finally:
+        if state is None:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.mark.parametrize(
@@ -334,12 +348,11 @@ def test_a_kernel_that_refuses_a_layer_stops_the_start(user, what, place):
     numbers = ",".join(map(str, CALLS[what]))
     before = ["/usr/bin/python3", "-I", str(script), numbers]
     status, out, err = start_and_fail(user=user, before=before)
-    if '"ran\\n"' in out or '"outcome":"ok"' in out:
+    if '"outcome":"ok"' in out:
         check_layers(user, before)
         return
-    assert "ran\\n" not in out
-    assert status > 0 or "sandbox" in out, (status, out, err)
-    assert len(err) > 20, "no words"
+    assert "ran" not in out and status > 0, (status, out, err)
+    assert len(err) > 20, f"no words: {err}"
 
 
 def check_layers(user, before):
@@ -348,9 +361,9 @@ def check_layers(user, before):
             "cat /proc/self/status; ls -l /proc/self/ns; mount 2>&1; touch /usr/x 2>&1"
         )
         assert "NoNewPrivs:\t1" in run.stdout and "Seccomp:\t2" in run.stdout, run
-        task = host.wait_for(lambda: [t for t in host.below(jar.pid) if t.inner_pid == 1], 3)[-1]
+        deepest = max(host.below(jar.pid), key=lambda task: len(task.status("NSpid") or []))
         ours = host.Task(os.getpid()).namespaces()
-        same = [kind for kind, ns in task.namespaces().items() if ns == ours[kind]]
+        same = [kind for kind, ns in deepest.namespaces().items() if ns == ours[kind]]
         assert not same, f"not separate: {same}"
 
 
@@ -381,6 +394,7 @@ def test_no_user_namespaces_left(user, mode):
             ],
             input=b"echo ran",
             capture_output=True,
+            env=environment(user),
             timeout=20 * PATIENCE,
         )
     finally:
@@ -423,34 +437,14 @@ def test_a_full_disk_is_said_and_survived(user, small_disk, what):
                 (small_disk.parent / f"f{i}").touch()
         except OSError:
             pass
-    traces = host.Traces()
-    process = subprocess.Popen(
-        [
-            *sandboxes.as_user(user),
-            sandboxes.binary_for(user),
-            "serve",
-            "--stdio",
-            "--state-dir",
-            small_disk,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/",
-    )
-    call = belljar.stateless(
-        "tools/call", belljar.call_tool("execute_code", {"code": "echo ran", "language": "bash"}), 2
-    )
-    out, err = process.communicate(belljar.encode(call) + b"\n", timeout=20 * PATIENCE)
-    if b"ran" not in out:  # it may well work without writing there
-        assert b"No space left" in err + out or b"disk" in err + out, (out, err)
-    left = traces.wait_clean("/nonexistent", LEFT_AFTER)
-    assert not left, left
+    status, out, err = one_call(user=user, state=str(small_disk))
+    if "ran" not in out:  # it may well work without writing there
+        assert status > 0 and "No space left" in err, (status, out, err)
 
 
 def test_no_descriptors_left(user):
     """EMFILE in the server: an error, and later all is well again."""
-    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)); os.execvp(sys.argv[1], sys.argv[1:])"
+    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); os.execvp(sys.argv[1], sys.argv[1:])"
     before = [sys.executable, "-c", code]
     with Jar(user=user, before=before) as jar:
         sessions, failures = [], []

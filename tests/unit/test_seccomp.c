@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
@@ -58,23 +59,35 @@ static void at_most_300_calls(void **state)
     assert_in_range(calls, 200, 300);
 }
 
-/* The errno value of a call under the filter, 0 when it succeeds, -signal when it kills. */
+/* As the processes of a sandbox get them, one on top of the other. */
+static bool load(const struct seccomp_program *programs, size_t n)
+{
+    bool all = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+    for (size_t i = 0; i < n; i++)
+        all = all && sys_seccomp_filter(programs[i].code, programs[i].len) == 0;
+    return all;
+}
+
+/* The errno value of a call under the filters, 0 when it succeeds, -signal when it kills. */
 static int under(enum seccomp_role role, long (*call)(void))
 {
-    struct seccomp_program program;
+    struct seccomp_program programs[3];
+    size_t n = 0;
     struct err err;
-    assert_int_equal(seccomp_build(role, &program, &err), 0);
+    for (enum seccomp_role outer = SECCOMP_SPAWNER; outer <= SECCOMP_AGENT && outer < role; outer++)
+        assert_int_equal(seccomp_build(outer, &programs[n++], &err), 0);
+    assert_int_equal(seccomp_build(role, &programs[n++], &err), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-            sys_seccomp_filter(program.code, program.len) < 0)
+        if (!load(programs, n))
             _exit(255);
         errno = 0;
         _exit(call() < 0 ? errno : 0);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    seccomp_program_done(&program);
+    while (n > 0)
+        seccomp_program_done(&programs[--n]);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -133,6 +146,14 @@ static long call_route(void)
 static long call_audit(void)
 {
     return socket(AF_NETLINK, SOCK_RAW, NETLINK_AUDIT);
+}
+static long call_flags(void)
+{
+    return ioctl(-1, SIOCSIFFLAGS, NULL);
+}
+static long call_index(void)
+{
+    return ioctl(-1, SIOCGIFINDEX, NULL);
 }
 static long call_tiocsti(void)
 {
@@ -193,6 +214,11 @@ static void filter_does_what_the_table_says(void **state)
         { "ptrace", SECCOMP_GUEST, call_ptrace, EPERM },
         { "seccomp", SECCOMP_GUEST, call_seccomp, EPERM },
         { "seccomp of the agent", SECCOMP_AGENT, call_seccomp, 0 },
+        { "mount of the agent", SECCOMP_AGENT, call_mount, EPERM },
+        { "mount of the spawner", SECCOMP_SPAWNER, call_mount, EFAULT },
+        { "interface flags", SECCOMP_GUEST, call_flags, EPERM },
+        { "interface flags of the spawner", SECCOMP_SPAWNER, call_flags, EBADF },
+        { "interface index", SECCOMP_GUEST, call_index, EBADF },
         { "AF_UNIX", SECCOMP_GUEST, call_unix, 0 },
         { "AF_PACKET", SECCOMP_GUEST, call_packet, EPERM },
         { "AF_VSOCK", SECCOMP_GUEST, call_vsock, EPERM },

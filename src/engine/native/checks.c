@@ -199,6 +199,7 @@ static void check_uids(const struct engine_options *options, struct engine_check
                    (unsigned long long)end - 1);
     set(ret, ENGINE_OK, detail, "");
     setpwent();
+    // cppcheck-suppress getpwentCalled
     for (const struct passwd *user = getpwent(); user; user = getpwent())
         if (user->pw_uid >= first && user->pw_uid < end && ret->verdict == ENGINE_OK) {
             (void)snprintf(detail, sizeof(detail), "user %.64s has uid %u, inside the range",

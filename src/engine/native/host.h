@@ -31,7 +31,7 @@ struct native_host {
     uint32_t slots;
     struct cgroups cgroups;
     struct instance instance;
-    struct seccomp_program agent_filter, guest_filter;
+    struct seccomp_program spawner_filter, agent_filter, guest_filter;
     int agent;    /* the agent's program, a sealed memfd */
     int landlock; /* a ruleset, or -1 */
     int server;   /* pidfd */
@@ -49,6 +49,9 @@ static inline uint32_t host_guest_uid(unsigned slot)
 
 /* Closes every descriptor but these and stderr. */
 void host_close_all_but(const int *fds, size_t n);
+
+/* For a process that must outlive the server by a moment: no terminal, no signal but SIGKILL. */
+void host_deafen(void);
 
 /* keeper.c: never returns. `wire` is the spawner's end. */
 _Noreturn void keeper_run(struct native_host *host, int wire);

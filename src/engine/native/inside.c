@@ -185,8 +185,8 @@ static const struct step {
     const char *name;
     step_fn *run;
 } steps[] = {
-    { "enter the agent's cgroup", join_cgroup }, /* first: all that follows is charged there, and
-                                                       only the spawner's uid may do it (v1) */
+    /* First: all that follows is charged there, and only the spawner's uid may do it (v1). */
+    { "enter the agent's cgroup", join_cgroup },
     { "make namespaces", new_namespaces },       /* owned by this sandbox's own user namespace */
     { "wait for the id maps", wait_for_ids },    /* the spawner writes them meanwhile */
     { "become the agent's user", become_agent }, /* before files are made: they get its uid */
@@ -199,7 +199,7 @@ static const struct step {
     { "drop capabilities", drop_capabilities }, /* after the last step that needs one */
     { "no new privileges", no_way_back },
     { "landlock", landlock },
-    { "seccomp", seccomp }, /* last: it forbids every step above */
+    { "seccomp", seccomp }, /* last: it forbids most of the steps above */
     { "exec the agent", exec_agent },
 };
 

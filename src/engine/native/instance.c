@@ -19,17 +19,20 @@ static bool good_name(const char *name)
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == len;
 }
 
+enum lock_how { LOCK_MAKE, LOCK_TRY, LOCK_WAIT };
+
 /* Locks the file of that name, making it if asked; the lock counts only when the name still leads
  * to the same file, for its last owner may have removed it meanwhile. */
-static int lock_file(int dir, const char *name, bool make)
+static int lock_file(int dir, const char *name, enum lock_how how)
 {
+    bool make = how == LOCK_MAKE;
     for (;;) {
         auto_fd fd =
             openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
         struct stat ours, there;
         if (fd < 0)
             return -errno;
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        if (flock(fd, LOCK_EX | (how == LOCK_WAIT ? 0 : LOCK_NB)) < 0)
             return errno == EWOULDBLOCK ? -EBUSY : -errno;
         if (fstat(fd, &ours) == 0 && fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
             ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
@@ -37,6 +40,33 @@ static int lock_file(int dir, const char *name, bool make)
         if (!make)
             return -ENOENT;
     }
+}
+
+/* The directories of that instance below `home`, under the names that cgroups_open() gives them.
+ * cgroup_remove_path() checks that it is a cgroup file system. */
+static void remove_below(const char *home, const char *id)
+{
+    static const char *const suffixes[] = { "", "-server" };
+    for (size_t i = 0; home[0] == '/' && i < ARRAY_SIZE(suffixes); i++) {
+        auto_free char *path = xasprintf("%s/belljar-%s%s", home, id, suffixes[i]);
+        int r = cgroup_remove_path(path);
+        if (r < 0)
+            log_warning("leaving %s of a dead instance: %s", path, strerror(-r));
+    }
+}
+
+/* What the file says that its last owner had made; nothing when that has cleaned up itself. */
+static void remove_noted(int lock, const char *id)
+{
+    int fd = fcntl(lock, F_DUPFD_CLOEXEC, 0);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
+    char home[CGROUP_PATH_MAX];
+    while (file && fgets(home, sizeof(home), file)) {
+        home[strcspn(home, "\n")] = '\0';
+        remove_below(home, id);
+    }
+    if (file)
+        (void)fclose(file);
 }
 
 int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err)
@@ -54,7 +84,7 @@ int instance_open(const char *state_dir, const char *id, struct instance *ret, s
     if (st.st_uid != geteuid() || (st.st_mode & 022))
         return err_set(err, EPERM, "%s must belong to uid %u and be writable for nobody else", path,
                        geteuid());
-    int lock = lock_file(dir, id, /* make= */ true);
+    int lock = lock_file(dir, id, LOCK_MAKE);
     if (lock < 0)
         return lock == -EBUSY
                    ? err_set(err, EBUSY, "instance %s runs already, with the state in %s", id,
@@ -65,12 +95,15 @@ int instance_open(const char *state_dir, const char *id, struct instance *ret, s
     return 0;
 }
 
-int instance_note(const struct instance *instance, const struct cgroups *cgroups, struct err *err)
+int instance_note(const struct instance *instance, struct err *err)
 {
-    if (ftruncate(instance->lock, 0) < 0)
+    struct cgroups found;
+    cgroups_find(&found);
+    remove_noted(instance->lock, instance->id); /* an earlier one of the same name */
+    if (ftruncate(instance->lock, 0) < 0 || lseek(instance->lock, 0, SEEK_SET) < 0)
         return err_sys(err, errno, "instance %s", instance->id);
-    for (size_t i = 0; i < cgroups->n; i++)
-        if (dprintf(instance->lock, "%s\n", cgroups->trees[i].path) < 0)
+    for (size_t i = 0; i < found.n; i++)
+        if (dprintf(instance->lock, "%s\n", found.trees[i].path) < 0)
             return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
     return 0;
 }
@@ -87,34 +120,14 @@ void instance_close(struct instance *instance)
     instance->dir = instance->lock = -1;
 }
 
-/* Only a cgroup directory of that very instance; cgroup_remove_path() checks the file system. */
-static void remove_noted(const char *id, char *path)
+static void clean_one(int dir, const char *id, enum lock_how how)
 {
-    char suffix[80];
-    path[strcspn(path, "\n")] = '\0';
-    (void)snprintf(suffix, sizeof(suffix), "/belljar-%s", id);
-    size_t len = strlen(path), tail = strlen(suffix);
-    if (path[0] != '/' || len <= tail || strcmp(path + len - tail, suffix) != 0)
-        return;
-    int r = cgroup_remove_path(path);
-    if (r < 0)
-        log_warning("leaving %s of a dead instance: %s", path, strerror(-r));
-}
-
-static void clean_one(int dir, const char *id)
-{
-    int fd = lock_file(dir, id, /* make= */ false);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+e");
-    if (!file) {
-        fd_closep(&fd);
+    auto_fd lock = lock_file(dir, id, how);
+    if (lock < 0)
         return; /* alive, or gone this moment */
-    }
-    char path[CGROUP_PATH_MAX];
-    while (fgets(path, sizeof(path), file))
-        remove_noted(id, path);
-    log_info("removed what instance %s had left", id);
+    remove_noted(lock, id);
     (void)unlinkat(dir, id, 0); /* else the next start tries again */
-    (void)fclose(file);
+    log_info("removed what instance %s had left", id);
 }
 
 void instance_clean_others(const struct instance *instance)
@@ -126,6 +139,14 @@ void instance_clean_others(const struct instance *instance)
     struct dirent *entry;
     while ((entry = readdir(dir)))
         if (good_name(entry->d_name) && strcmp(entry->d_name, instance->id) != 0)
-            clean_one(instance->dir, entry->d_name);
+            clean_one(instance->dir, entry->d_name, LOCK_TRY);
     (void)closedir(dir);
+}
+
+void instance_clean_dead(const char *state_dir, const char *id)
+{
+    auto_free char *path = xasprintf("%s/instances", state_dir);
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir >= 0 && good_name(id))
+        clean_one(dir, id, LOCK_WAIT);
 }

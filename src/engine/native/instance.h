@@ -1,6 +1,6 @@
 /*
  * instance: the file by which a later start finds what a killed one left: <state_dir>/instances/<id>,
- * locked for as long as the keeper or the spawner lives. It lists the cgroup directories.
+ * locked for as long as the keeper or the spawner lives. It lists where its cgroups are.
  */
 #ifndef BELLJAR_ENGINE_NATIVE_INSTANCE_H
 #define BELLJAR_ENGINE_NATIVE_INSTANCE_H
@@ -15,12 +15,16 @@ struct instance {
 
 /* Makes and locks the file. -EBUSY: an instance of this name is alive. */
 int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err);
-int instance_note(const struct instance *instance, const struct cgroups *cgroups, struct err *err);
+/* Notes where cgroups_open() will make its directories; to be called before it, so that there is no
+ * moment at which a kill leaves something that cannot be found. */
+int instance_note(const struct instance *instance, struct err *err);
 /* Removes the file; the lock goes with the last descriptor. */
 void instance_remove(const struct instance *instance);
 void instance_close(struct instance *instance);
 
 /* Removes the cgroups and files of instances that nobody holds any more. */
 void instance_clean_others(const struct instance *instance);
+/* The same for one whose server is dead, as soon as nobody holds it. */
+void instance_clean_dead(const char *state_dir, const char *id);
 
 #endif

@@ -132,11 +132,9 @@ static void remove_traces(const struct native_host *host, pid_t server)
     instance_remove(&host->instance);
 }
 
-void keeper_run(struct native_host *host, int wire)
+void host_deafen(void)
 {
-    pid_t server = getppid();
     (void)setsid(); /* a terminal's ^C is the server's business */
-    (void)prctl(PR_SET_NAME, "belljar-keeper");
     static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1, SIGUSR2 };
     for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
         (void)signal(ignored[i], SIG_IGN);
@@ -144,6 +142,13 @@ void keeper_run(struct native_host *host, int wire)
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGCHLD, SIG_DFL);
+}
+
+void keeper_run(struct native_host *host, int wire)
+{
+    pid_t server = getppid();
+    host_deafen();
+    (void)prctl(PR_SET_NAME, "belljar-keeper");
 
     int keep[10 + CGROUP_TREES_MAX] = { wire,           host->server,       host->agent,
                                         host->landlock, host->instance.dir, host->instance.lock };

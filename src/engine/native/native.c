@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 enum {
+    REFILL_MS = 5, /* a pool that is half full leaves the processors to whoever has just come */
     POOL_TICK_MS = 1000, /* how often the pool's ages are looked at, and a failed refill retried */
     CLOSE_MS = 5000,     /* how long engine_close() waits for the keeper */
 };
@@ -74,7 +75,7 @@ struct native {
     char instance[65];
     uv_loop_t *loop;
     uv_poll_t *poll; /* freed by its close callback */
-    struct timer *deliver, *tick;
+    struct timer *deliver, *tick, *refill;
     bool lost;          /* the spawner is gone */
     bool refill_failed; /* not before the next tick */
 
@@ -236,6 +237,21 @@ static void settle(struct native *native, struct pending *pending, struct box *b
     timer_start(native->deliver, 0); /* from the loop, never from inside a call */
 }
 
+static void pending_free(struct pending *pending)
+{
+    list_remove(&pending->link);
+    free(pending);
+}
+
+static void list_move(struct list *to, struct list *from)
+{
+    while (!list_empty(from)) {
+        struct list *link = from->next;
+        list_remove(link);
+        list_add_tail(to, link);
+    }
+}
+
 static void tell_died(struct box *box)
 {
     list_remove(&box->link);
@@ -245,14 +261,16 @@ static void tell_died(struct box *box)
     box->base.on_died(&box->base, box->base.on_died_data); /* may destroy it */
 }
 
+/* Only as many as there were: a caller that starts again at once must not keep the loop. */
 static void deliver(void *data)
 {
     struct native *native = data;
-    while (!list_empty(&native->settled)) {
-        struct pending *pending = list_first(struct pending, &native->settled, link);
-        list_remove(&pending->link);
+    struct list now = LIST_INIT(now);
+    list_move(&now, &native->settled);
+    while (!list_empty(&now)) {
+        struct pending *pending = list_first(struct pending, &now, link);
         struct pending done = *pending;
-        free(pending);
+        pending_free(pending);
         done.base.on_started(done.ready, done.ready ? NULL : &done.err, done.base.data);
     }
     while (!list_empty(&native->dead))
@@ -296,8 +314,10 @@ static void pump(struct native *native)
         err_set(&err, EAGAIN, "all %u places for sandboxes are taken", native->started.slots);
         settle(native, pending, NULL, &err);
     }
-    bool refill = native->options.pool_enabled && !native->refill_failed && !native->lost;
-    while (refill && native->n_creating < max &&
+    bool half_full = native->base.stats.pool_ready * 2 > native->options.pool_size;
+    bool may_refill = native->options.pool_enabled && !native->refill_failed && !native->lost &&
+                      !(half_full && timer_active(native->refill));
+    while (may_refill && native->n_creating < max &&
            native->base.stats.pool_ready + native->n_creating < native->options.pool_size)
         if (create(native, &native->options.pool_plan) < 0)
             return;
@@ -474,6 +494,11 @@ static void on_wire(uv_poll_t *poll, int status, int events)
 
 /*** The pool's clock ***/
 
+static void refill(void *data)
+{
+    pump(data);
+}
+
 static void tick(void *data)
 {
     struct native *native = data;
@@ -508,6 +533,7 @@ static struct engine_pending *native_start(struct engine *engine, const struct s
         native->base.stats.pool_ready--;
         native->base.stats.pool_hits++;
         settle(native, pending, box, NULL);
+        timer_start(native->refill, REFILL_MS);
     } else {
         native->base.stats.pool_misses += native->options.pool_enabled;
     }
@@ -518,10 +544,9 @@ static struct engine_pending *native_start(struct engine *engine, const struct s
 static void native_cancel(struct engine_pending *base)
 {
     struct pending *pending = container_of(base, struct pending, base);
-    list_remove(&pending->link);
     if (pending->ready)
         box_leave(container_of(pending->ready, struct box, base));
-    free(pending);
+    pending_free(pending);
 }
 
 static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
@@ -579,14 +604,15 @@ static void native_close(struct engine *engine)
     native->lost = true;
     close_wire(native);
     list_each (struct pending, pending, &native->waiting, link)
-        free(pending);
+        pending_free(pending);
     list_each (struct pending, pending, &native->settled, link)
-        free(pending);
+        pending_free(pending);
     for (unsigned i = 0; i < native->started.slots; i++)
         if (native->slots[i].box)
             box_free(native->slots[i].box);
     timer_free(native->deliver);
     timer_free(native->tick);
+    timer_free(native->refill);
     wait_for_keeper(native->started.keeper);
     free((char *)native->options.rootfs);
     free(native->slots);
@@ -635,6 +661,7 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
         list_init(lists[i]);
     native->deliver = timer_new(loop, deliver, native);
     native->tick = timer_new(loop, tick, native);
+    native->refill = timer_new(loop, refill, native);
     native->poll = xcalloc(1, sizeof(*native->poll));
     native->poll->data = native;
     r = uv_poll_init(loop, native->poll, started.wire);

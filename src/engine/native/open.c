@@ -81,10 +81,13 @@ static int check_layers(const struct native_host *host, unsigned active, unsigne
 static int check_range(const struct engine_options *options, struct err *err)
 {
     uint64_t end = (uint64_t)options->uid_base + options->uid_count;
-    if (options->uid_base < 1000 || end > UINT32_MAX - 1 || options->uid_count < 3)
-        return err_set(err, EINVAL,
-                       "uid range %u+%u: it starts at 1000 or above and holds at least 3 ids",
-                       options->uid_base, options->uid_count);
+    bool holds_server = options->uid_base <= ENGINE_DEFAULT_UID && end > ENGINE_DEFAULT_UID;
+    if (options->uid_base < 1000 || end > UINT32_MAX - 1 || options->uid_count < 3 || holds_server)
+        return err_set(
+            err, EINVAL,
+            "uid range %u+%u: it must start at 1000 or above, hold at least 3 ids, and not "
+            "%d, which the server takes",
+            options->uid_base, options->uid_count, ENGINE_DEFAULT_UID);
     return 0;
 }
 
@@ -105,6 +108,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
     if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
         host->slots = (options->uid_count - 1) / 2;
     if (r == 0)
+        r = seccomp_build(SECCOMP_SPAWNER, &host->spawner_filter, err);
+    if (r == 0)
         r = seccomp_build(SECCOMP_AGENT, &host->agent_filter, err);
     if (r == 0)
         r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
@@ -115,6 +120,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
         r = instance_open(options->state_dir, options->instance, &host->instance, err);
+    if (r >= 0)
+        r = instance_note(&host->instance, err);
     if (r < 0)
         return r;
     host->landlock = make_landlock();
@@ -122,8 +129,7 @@ static int fill(struct native_host *host, const struct engine_options *options,
     cgroups_open(&host->cgroups, options->instance, host->own_uids ? options->uid_base : geteuid());
     *ret_layers = ALWAYS | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
                   (host->landlock >= 0 ? LAYER_LANDLOCK : 0);
-    r = instance_note(&host->instance, &host->cgroups, err);
-    return r < 0 ? r : check_layers(host, *ret_layers, options->allow_missing, err);
+    return check_layers(host, *ret_layers, options->allow_missing, err);
 }
 
 /* Descriptors and memory; what the keeper removes stays. */
@@ -134,6 +140,7 @@ static void host_done(struct native_host *host)
     fd_closep(&host->agent);
     fd_closep(&host->landlock);
     fd_closep(&host->server);
+    seccomp_program_done(&host->spawner_filter);
     seccomp_program_done(&host->agent_filter);
     seccomp_program_done(&host->guest_filter);
 }
@@ -145,6 +152,46 @@ static void undo(struct native_host *host)
     if (host->instance.dir >= 0)
         instance_remove(&host->instance);
     host_done(host);
+}
+
+/*** Until there is a keeper ***/
+
+/* A server that is killed after it has made the instance's file and before the keeper is there would
+ * leave it behind. This child waits for a byte, the sign that it is not needed any more; the end of
+ * the pipe without one means that the server is dead. */
+struct guard {
+    pid_t pid;
+    int done;
+};
+
+static int guard_start(const struct engine_options *options, struct guard *ret, struct err *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "pipe");
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte;
+        host_deafen();
+        host_close_all_but(fds, 1);
+        if (read(fds[0], &byte, 1) == 0)
+            instance_clean_dead(options->state_dir, options->instance);
+        _exit(0);
+    }
+    close(fds[0]);
+    *ret = (struct guard){ .pid = pid, .done = fds[1] };
+    if (pid < 0) {
+        close(fds[1]);
+        return err_sys(err, errno, "fork");
+    }
+    return 0;
+}
+
+static void guard_end(struct guard *guard)
+{
+    (void)!write(guard->done, "", 1); /* it may have been killed: then it is not needed either */
+    close(guard->done);
+    (void)waitpid(guard->pid, NULL, 0);
 }
 
 static const char *userns_hint(int code)
@@ -162,11 +209,16 @@ int native_host_open(const struct engine_options *options, struct native_started
 {
     struct native_host host;
     struct native_started started = { .wire = -1 };
-    int r = fill(&host, options, &started.layers, err), wires[2];
+    struct guard guard = { .pid = -1, .done = -1 };
+    int r = guard_start(options, &guard, err), wires[2] = { -1, -1 };
+    if (r < 0)
+        return r;
+    r = fill(&host, options, &started.layers, err);
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
         r = err_sys(err, errno, "make the spawner's socket");
     if (r < 0) {
         undo(&host);
+        guard_end(&guard);
         return r;
     }
     started.cgroup = host.cgroups.kind;
@@ -182,8 +234,10 @@ int native_host_open(const struct engine_options *options, struct native_started
     if (keeper < 0) {
         r = err_sys(err, errno, "fork");
         undo(&host);
+        guard_end(&guard);
         return r;
     }
+    guard_end(&guard);
     host_done(&host);
 
     struct wire_event first;

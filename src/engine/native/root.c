@@ -85,8 +85,6 @@ static const struct {
                            "protocols: files\n" },
     { "etc/resolv.conf", "" },
 };
-/* With a rootfs of its own only what makes users and names known. */
-
 /* Files whose content is copied from the host, directories that are bound; what the host lacks is
  * left out. All are public. */
 static const char *const host_copies[] = {
@@ -310,17 +308,17 @@ int root_template(const char *rootfs, const char *runtime, struct err *err)
 
 /*** One sandbox ***/
 
-/* As in the OCI's list, and what else tells about the host or changes it. Those of them that are
- * not there, or not even visible, need no mask. */
+/* As in the OCI's list, and what else tells about the host. What is not there needs no mask; nor does
+ * what only root may open (kpagecount, slabinfo, vmallocinfo …): root is not in here. */
 static const char *const masked_files[] = {
-    "/proc/kcore",      "/proc/keys",        "/proc/key-users",     "/proc/kmsg",
-    "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats", "/proc/sysrq-trigger",
-    "/proc/kallsyms",   "/proc/kpagecount",  "/proc/kpageflags",    "/proc/kpagecgroup",
-    "/proc/slabinfo",   "/proc/vmallocinfo", "/proc/config.gz",     "/proc/cmdline",
+    "/proc/kcore",       "/proc/keys",          "/proc/key-users",     "/proc/timer_list",
+    "/proc/sched_debug", "/proc/latency_stats", "/proc/sysrq-trigger", "/proc/kallsyms",
+    "/proc/config.gz",   "/proc/cmdline",
 };
-static const char *const masked_directories[] = { "/proc/acpi",   "/proc/asound", "/proc/bus",
-                                                  "/proc/driver", "/proc/fs",     "/proc/irq",
-                                                  "/proc/scsi" };
+static const char *const masked_directories[] = {
+    "/proc/acpi", "/proc/asound", "/proc/bus",  "/proc/driver",
+    "/proc/fs",   "/proc/irq",    "/proc/scsi",
+};
 
 static int mask(const char *const *paths, size_t n, const char *with, const char **ret_step)
 {

@@ -1,6 +1,7 @@
 /*
  * Compiles the table with libseccomp and puts a short hand-written piece before it: libseccomp
- * cannot compare system call numbers, so ENOSYS for what is unknown, and for x32, is said there.
+ * cannot compare system call numbers, so ENOSYS for what is unknown, and for x32, is said there. The
+ * two filters that only take away are short enough to be written instruction by instruction.
  */
 #include "engine/native/seccomp.h"
 
@@ -44,8 +45,10 @@ static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
     switch (rule->who) {
     case CALL_ALL:
         return true;
+    case CALL_SETUP:
+        return role == SECCOMP_SPAWNER;
     case CALL_AGENT:
-        return role == SECCOMP_AGENT;
+        return role == SECCOMP_SPAWNER || role == SECCOMP_AGENT;
     case CALL_OWN_UID:
         return role != SECCOMP_GUEST_SHARED;
     case CALL_SHARED_UID:
@@ -54,10 +57,11 @@ static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
     return false;
 }
 
-static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule, enum seccomp_role role)
+static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule)
 {
     int number = seccomp_syscall_resolve_name(rule->name);
-    if (number < 0 || !wanted(rule, role)) /* negative: this architecture has no such call */
+    if (number < 0 ||
+        !wanted(rule, SECCOMP_SPAWNER)) /* negative: this architecture has no such call */
         return 0;
     struct scmp_arg_cmp tests[2];
     for (unsigned i = 0; i < rule->n_tests; i++)
@@ -66,20 +70,15 @@ static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule, enum s
     return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, number, rule->n_tests, tests);
 }
 
-static int add_rules(scmp_filter_ctx ctx, enum seccomp_role role, struct err *err)
+static int add_rules(scmp_filter_ctx ctx, struct err *err)
 {
     int r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
     if (r < 0)
         return err_sys(err, -r, "seccomp: libseccomp 2.5 or later is needed");
-    if (role != SECCOMP_AGENT) {
-        r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-        if (r < 0)
-            return err_sys(err, -r, "seccomp: clone3");
-    }
     for (size_t g = 0; g < n_syscall_groups; g++)
         for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
             const struct syscall_rule *rule = &syscall_groups[g].rules[i];
-            r = add_rule(ctx, rule, role);
+            r = add_rule(ctx, rule);
             if (r < 0)
                 return err_sys(err, -r, "seccomp: %s", rule->name);
         }
@@ -109,16 +108,93 @@ static int export(scmp_filter_ctx ctx, struct seccomp_program *ret, struct err *
     return 0;
 }
 
-int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
+static int build_table(struct seccomp_program *ret, struct err *err)
 {
     scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return err_set(err, ENOMEM, "seccomp: cannot start a filter");
-    int r = add_rules(ctx, role, err);
+    int r = add_rules(ctx, err);
     if (r == 0)
         r = export(ctx, ret, err);
     seccomp_release(ctx);
     return r;
+}
+
+/*** The filters that take away ***/
+
+enum { NARROW_MAX = 256, NARROW_ROW = 5 };
+
+static void emit(struct seccomp_program *program, struct sock_filter instruction)
+{
+    program->code[program->len++] = instruction;
+}
+
+/* The first row by which `role` may make the call too. */
+static const struct syscall_rule *other_row(const char *name, enum seccomp_role role)
+{
+    for (size_t g = 0; g < n_syscall_groups; g++)
+        for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
+            const struct syscall_rule *rule = &syscall_groups[g].rules[i];
+            if (strcmp(rule->name, name) == 0 && wanted(rule, role))
+                return rule;
+        }
+    return NULL;
+}
+
+/* Takes `rule` away: the call as such when the role has no other row for it; when the rule has a
+ * test, what the test says; else everything but what the other row's test says. The program holds
+ * the number in its accumulator before and after. All tests look at 32 bits. */
+static void emit_refusal(struct seccomp_program *program, const struct syscall_rule *rule,
+                         enum seccomp_role role)
+{
+    int number = seccomp_syscall_resolve_name(rule->name);
+    if (number < 0)
+        return;
+    struct sock_filter refuse = BPF_STMT(
+        BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (strcmp(rule->name, "clone3") == 0 ? (unsigned)ENOSYS
+                                                                                : (unsigned)EPERM));
+    struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    const struct syscall_rule *other = other_row(rule->name, role);
+    const struct syscall_test *test = rule->n_tests ? rule->tests : other ? other->tests : NULL;
+    if (!test) {
+        emit(program,
+             (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1));
+        emit(program, refuse);
+        return;
+    }
+    unsigned low =
+        (unsigned)offsetof(struct seccomp_data, args) + test->arg * (unsigned)sizeof(uint64_t);
+    emit(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 4));
+    emit(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low)); /* little endian */
+    emit(program,
+         (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)test->value, 0, 1));
+    emit(program, rule->n_tests ? refuse : allow);
+    emit(program, rule->n_tests ? allow : refuse);
+}
+
+static int build_narrow(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
+{
+    struct seccomp_program program = { xcalloc(NARROW_MAX, sizeof(struct sock_filter)), 0 };
+    emit(&program,
+         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    for (size_t g = 0; g < n_syscall_groups; g++)
+        for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
+            const struct syscall_rule *rule = &syscall_groups[g].rules[i];
+            if (wanted(rule, SECCOMP_SPAWNER) && !wanted(rule, role))
+                emit_refusal(&program, rule, role);
+            if (program.len + NARROW_ROW >= NARROW_MAX) {
+                seccomp_program_done(&program);
+                return err_set(err, E2BIG, "seccomp: too many rows");
+            }
+        }
+    emit(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    *ret = program;
+    return 0;
+}
+
+int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
+{
+    return role == SECCOMP_SPAWNER ? build_table(ret, err) : build_narrow(role, ret, err);
 }
 
 void seccomp_program_done(struct seccomp_program *program)

@@ -1,8 +1,13 @@
 /*
  * seccomp: the system calls that a sandbox may make. One table (seccomp_list.c), default deny.
  *
- *   the agent      seccomp_build(SECCOMP_AGENT): the table with the rows that only pid 1 needs
- *   the guest      seccomp_build(SECCOMP_GUEST): on top of the agent's, loaded by the agent
+ *   SECCOMP_SPAWNER   the whole table, compiled by libseccomp. The spawner loads it once, at its start,
+ *                     and every sandbox inherits it; what is not in the table nobody ever gets.
+ *   SECCOMP_AGENT     takes away what only the making of sandboxes needs; loaded right before exec
+ *   SECCOMP_GUEST     takes away what only pid 1 needs; loaded by the agent in each guest
+ *
+ * The kernel obeys the strictest of the filters that a process has. The two later ones are short:
+ * loading a filter means compiling it, and the table takes a tenth of a millisecond.
  *
  * Refused calls: EPERM; numbers that this list does not know: ENOSYS, as on an older kernel, so that
  * a C library newer than the list falls back; the 32-bit interface: the process is killed; x32:
@@ -18,6 +23,7 @@
 #include <linux/filter.h>
 
 enum seccomp_role {
+    SECCOMP_SPAWNER,
     SECCOMP_AGENT,
     SECCOMP_GUEST,
     SECCOMP_GUEST_SHARED, /* agent and guest have one uid: no call may name another process */

@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include <asm-generic/ioctls.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
@@ -25,6 +26,10 @@
     {                                                                                              \
         .name = #call, .who = CALL_AGENT                                                           \
     }
+#define MAKE(call)                                                                                 \
+    {                                                                                              \
+        .name = #call, .who = CALL_SETUP                                                           \
+    }
 /* Only on the caller itself where agent and guest share a uid, on anybody otherwise: with a uid of
  * its own the guest has no right over the agent. */
 #define SELF(call, argument)                                                                       \
@@ -41,6 +46,7 @@
         .name = #call, .n_tests = 1, .tests = { { argument, bits, wanted } }, .words = text        \
     }
 #define IOCTL(request) WITH(ioctl, 1, INT_BITS, (uint32_t)(request), #request)
+#define FCNTL(command) WITH(fcntl, 1, INT_BITS, command, #command)
 
 /* The kernel takes the lower half of clone's flags; an exit signal shares it with CLONE_NEWTIME. */
 #define NEW_NAMESPACES                                                                             \
@@ -132,7 +138,6 @@ static const struct syscall_rule files[] = {
     CALL(dup),
     CALL(dup2),
     CALL(dup3),
-    CALL(fcntl),
     CALL(flock),
     CALL(fsync),
     CALL(fdatasync),
@@ -207,6 +212,18 @@ static const struct syscall_rule files[] = {
     CALL(inotify_init1),
     CALL(inotify_add_watch),
     CALL(inotify_rm_watch),
+};
+
+/* Without leases, which let the owner of a file stall everybody who opens it for 45 seconds: with one
+ * uid for all sandboxes a guest owns the files that all share. Without F_NOTIFY, which tells what
+ * others do with a directory. */
+static const struct syscall_rule descriptors[] = {
+    FCNTL(F_DUPFD),     FCNTL(F_DUPFD_CLOEXEC), FCNTL(F_GETFD),      FCNTL(F_SETFD),
+    FCNTL(F_GETFL),     FCNTL(F_SETFL),         FCNTL(F_GETLK),      FCNTL(F_SETLK),
+    FCNTL(F_SETLKW),    FCNTL(F_OFD_GETLK),     FCNTL(F_OFD_SETLK),  FCNTL(F_OFD_SETLKW),
+    FCNTL(F_GETOWN),    FCNTL(F_SETOWN),        FCNTL(F_GETOWN_EX),  FCNTL(F_SETOWN_EX),
+    FCNTL(F_GETSIG),    FCNTL(F_SETSIG),        FCNTL(F_GETPIPE_SZ), FCNTL(F_SETPIPE_SZ),
+    FCNTL(F_GET_SEALS), FCNTL(F_ADD_SEALS),
 };
 
 /* An allow list: each driver's own requests, TIOCSTI and TIOCLINUX (typing into a terminal) and
@@ -302,6 +319,18 @@ static const struct syscall_rule agent[] = {
     PID1(seccomp), PID1(clone3), PID1(capset), PID1(setgroups), PID1(prlimit64),
 };
 
+static const struct syscall_rule setup[] = {
+    MAKE(mount),
+    MAKE(unshare),
+    MAKE(sethostname),
+    MAKE(landlock_restrict_self),
+    { .name = "ioctl",
+      .who = CALL_SETUP,
+      .n_tests = 1,
+      .tests = { { 1, INT_BITS, SIOCSIFFLAGS } },
+      .words = "SIOCSIFFLAGS" },
+};
+
 #define GROUP(rules_, reason_)                                                                     \
     {                                                                                              \
         reason_, rules_, ARRAY_SIZE(rules_)                                                        \
@@ -313,6 +342,8 @@ const struct syscall_group syscall_groups[] = {
     GROUP(memory, "Memory, bounded by the cgroup."),
     GROUP(files, "Files. What is visible is decided by the mounts: read-only but for the private "
                  "tmpfs; device nodes cannot be made without a capability."),
+    GROUP(descriptors,
+          "What can be asked of a descriptor: everything but leases and notifications."),
     GROUP(controls, "Requests that terminals, pipes, sockets and copies of files need, by name."),
     GROUP(waiting, "Waiting and timers."),
     GROUP(sockets, "Sockets of four families; the only interface is a loopback of its own."),
@@ -320,6 +351,7 @@ const struct syscall_group syscall_groups[] = {
     GROUP(facts, "What time, which machine, how much of it."),
     GROUP(scheduling, "Scheduling and limits; lowering needs no right, raising has none."),
     GROUP(agent, "Only for belljar's own pid 1, before it becomes a guest."),
+    GROUP(setup, "Only for the spawner and for its child until that becomes pid 1."),
 };
 const size_t n_syscall_groups = ARRAY_SIZE(syscall_groups);
 

@@ -80,6 +80,16 @@ static void watch(struct spawner *spawner, int fd, uint64_t what)
     }
 }
 
+/* Closing would not do: a child that has not reached its exec yet holds a copy of every descriptor,
+ * and epoll goes on telling of what is open anywhere, under a slot that may be another's by then. */
+static void unwatch(struct spawner *spawner, int *fd)
+{
+    if (*fd < 0)
+        return;
+    (void)epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, *fd, NULL); /* it is there */
+    close(steal_fd(fd));
+}
+
 /*** To the server ***/
 
 /* Waits if the server is slow to read: it never waits for us. `fd` may be -1. */
@@ -118,11 +128,11 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
 
 /*** The life of a box ***/
 
-static void forget_start(struct box *box)
+static void forget_start(struct spawner *spawner, struct box *box)
 {
+    unwatch(spawner, &box->status);
     fd_closep(&box->stream);
-    fd_closep(&box->status);
-    box->stream = box->status = -1;
+    box->stream = -1;
 }
 
 static void doom(struct spawner *spawner, struct box *box)
@@ -175,7 +185,7 @@ static void on_status(struct spawner *spawner, struct box *box)
         spawner->pending--;
         tell_about(spawner, box, WIRE_CREATED);
     }
-    forget_start(box);
+    forget_start(spawner, box);
 }
 
 static void on_dead(struct spawner *spawner, struct box *box)
@@ -184,8 +194,7 @@ static void on_dead(struct spawner *spawner, struct box *box)
         on_status(spawner, box); /* its last words, if this event came first */
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
-    close(box->pidfd);
-    box->pidfd = -1;
+    unwatch(spawner, &box->pidfd);
     if (box->failed)
         tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
@@ -342,7 +351,12 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    return root_template(host->rootfs, host->runtime, err);
+    r = root_template(host->rootfs, host->runtime, err);
+    if (r < 0)
+        return r;
+    /* Last. What this forbids, no sandbox will ever do; they inherit it. */
+    r = sys_seccomp_filter(host->spawner_filter.code, host->spawner_filter.len);
+    return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
 }
 
 void spawner_run(const struct native_host *host, int wire, int go)
@@ -357,8 +371,9 @@ void spawner_run(const struct native_host *host, int wire, int go)
         _exit(1);
     close(go);
 
-    static struct spawner spawner;
-    spawner = (struct spawner){ .host = host, .wire = wire };
+    static struct spawner spawner; /* only what is used becomes memory that every clone copies */
+    spawner.host = host;
+    spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
     if (prepare(host, &err) < 0 || (spawner.epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {

@@ -3,7 +3,9 @@
 import shutil, stat, subprocess
 
 found = []
-for top, _, files in os.walk("/usr"):
+for top, dirs, files in os.walk("/usr"):
+    if top.count("/") > 3 or top in ("/usr/share", "/usr/include", "/usr/src"):
+        dirs[:] = []
     for name in files:
         path = os.path.join(top, name)
         try:
@@ -18,7 +20,7 @@ for path in found[:40]:
         process = subprocess.Popen(
             [path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        time.sleep(0.02)
+        time.sleep(0.01)
         try:
             ids = [
                 line

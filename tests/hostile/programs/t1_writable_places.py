@@ -1,9 +1,11 @@
 # threat: T1
 # tries: make a file in every directory that there is
 allowed = ("/tmp", "/dev/shm", "/workspace", "/var/tmp")
-seen, found = set(), []
+if "@OWN_UID@" == "no":  # where agent and guest are one user, this cannot be kept from the guest
+    allowed += ("/run/belljar",)
+found = []
 for top, dirs, _ in os.walk("/"):
-    if top.startswith("/proc/") and top.count("/") > 3:
+    if top.count("/") > 3 and not top.startswith(allowed):
         dirs[:] = []
     name = os.path.join(top, ".probe")
     try:

@@ -9,17 +9,17 @@ for kind in range(256):
             frames.append(struct.pack("<IBI", len(payload), kind, run) + payload)
             frames.append(struct.pack(">IBI", len(payload), kind, run) + payload)
 blob = b"".join(frames[:4000]) + struct.pack("<IBI", 0xFFFFFFFF, 1, 1)
+for fd in range(3, 1024):
+    try:
+        os.write(fd, blob[:60000])
+        breach("descriptor", fd, "took it")
+    except OSError:
+        pass
 doors = [f"/proc/{pid}/fd/{fd}" for pid in ("1", "self", str(os.getppid())) for fd in range(0, 64)]
 for door in doors:
     try:
         fd = os.open(door, os.O_WRONLY | os.O_NONBLOCK)
         os.write(fd, blob[:60000])
-    except OSError:
-        pass
-for fd in range(3, 1024):
-    try:
-        os.write(fd, blob[:60000])
-        breach("descriptor", fd, "took it")
     except OSError:
         pass
 for name in ("/dev/stdin", "/dev/fd/3", "/dev/fd/4", "/proc/1/fd/3", "/proc/1/fd/4"):

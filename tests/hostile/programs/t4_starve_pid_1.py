@@ -34,7 +34,7 @@ for path, text in (
     ("/proc/1/sched", "0"),
 ):
     try:
-        open(path, "w").write(text)
+        os.write(os.open(path, os.O_WRONLY), text.encode())
         breach("wrote", path)
     except OSError as error:
         print(path, error.strerror)

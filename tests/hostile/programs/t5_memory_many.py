@@ -9,7 +9,7 @@ for _ in range(40):
     pid = os.fork()
     if pid == 0:
         held = [bytearray(b"x" * (1 << 20)) for _ in range(60)]
-        time.sleep(4)
+        time.sleep(2)
         os._exit(0)
     children.append(pid)
 dead = [os.waitpid(pid, 0)[1] for pid in children]

@@ -14,5 +14,5 @@ for _ in range(8):
             maps.append(memory)
             for at in range(0, 1 << 36, 1 << 21):
                 memory[at] = 1
-time.sleep(12)
+time.sleep(6)
 sys.exit(1)
