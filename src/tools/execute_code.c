@@ -280,10 +280,11 @@ static void take_files(struct reply *reply, const json_t *files)
 }
 
 /* What a Python cell has beyond its output. */
-static void take_done(struct reply *reply, const json_t *done)
+static void take_done(struct reply *reply, const json_t *done, size_t max_answer)
 {
+    size_t value_max = max_answer / 8 < VALUE_MAX ? max_answer / 8 : VALUE_MAX;
     reply->value = guest_text(json_object_get(done, "result"), "text/plain");
-    if (reply->value && toolbox_cut(&reply->value, VALUE_MAX))
+    if (reply->value && toolbox_cut(&reply->value, value_max))
         reply->result.truncated = true;
     reply->result.result = reply->value;
     take_traceback(reply, json_object_get(done, "traceback"));
@@ -313,7 +314,7 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
     }
     fit_output(reply, run->n_output, output_budget(run, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
-    take_done(reply, run->done);
+    take_done(reply, run->done, max_answer);
 }
 
 static void reply_done(struct reply *reply)
