@@ -3,7 +3,7 @@
 #   make               build/belljar (needs what `tools/setup build` installs)
 #   make run           set up, build, serve on 127.0.0.1:8000
 #   make check         set up, build and run everything that CI runs
-#   make lint unit e2e hostile clients conformance asan valgrind hardening     parts of it
+#   make lint unit kernel e2e hostile clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
 #   make bench         measure start, memory and requests a second
 #   make format        lay out the C and Python files
@@ -27,11 +27,13 @@ all:
 
 setup:
 	@tools/setup test
+	@tools/runtime >/dev/null
 
 run:
-	@tools/setup build
+	@tools/setup run
 	@$(MAKE) --no-print-directory all
-	@exec build/belljar serve --http $(LISTEN)
+	@tools/runtime >/dev/null
+	@exec build/belljar serve --http $(LISTEN) --runtime $(CURDIR)/.cache/runtime
 
 check:
 	@tools/check
@@ -56,6 +58,9 @@ valgrind: tests
 
 e2e: tests
 	@$(call pytest,build,tests/e2e)
+
+kernel: tests
+	@$(call pytest,build,tests/kernel)
 
 hostile: tests
 	@$(call pytest,build,tests/hostile)
@@ -93,5 +98,5 @@ install: all
 clean:
 	rm -rf build build-*
 
-.PHONY: all setup run check tests tests-asan lint unit valgrind e2e hostile clients conformance asan \
+.PHONY: all setup run check tests tests-asan lint unit valgrind kernel e2e hostile clients conformance asan \
 	hardening fuzz bench format install clean
