@@ -70,13 +70,14 @@ class Neighbour:
 
 
 class Arena:
-    def __init__(self, user=None):
+    def __init__(self, user=None, delegation=None):
         self.user = user
         self.state = sandboxes.make_state(user)
         self.canaries = Canaries(self.state, sandboxes.binary_for(user), user)
         secret = self.canaries.secret
         self.token = secret("server's arguments")
-        before = [
+        before = delegation.before() if delegation else []
+        before += [
             sys.executable,
             str(HERE / "launch.py"),
             secret("descriptors and keys of the server"),

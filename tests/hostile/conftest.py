@@ -30,7 +30,13 @@ def pytest_report_header():
     return f"hostile: {'full' if os.environ.get('BELLJAR_FULL') else 'quick'} numbers"
 
 
-@pytest.fixture(scope="session", params=["root", "user"])
+def pytest_generate_tests(metafunc):
+    if "mode" in metafunc.fixturenames:
+        modes = getattr(metafunc.module, "MODES", ["root", "user"])
+        metafunc.parametrize("mode", modes, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def mode(request):
     """Who runs the server."""
     if request.param == "root" and os.geteuid() != 0:
@@ -40,16 +46,31 @@ def mode(request):
 
 @pytest.fixture(scope="session")
 def user(mode):
+    if mode == "delegated" and os.geteuid() != 0:
+        pytest.skip("only root can delegate cgroups")
     if mode == "root" or os.geteuid() != 0:
         return None
     return sandboxes.ordinary_user()
 
 
 @pytest.fixture(scope="session")
-def arena(user):
+def delegation(mode, user):
+    """Cgroups of the user's own, in that mode."""
+    if mode != "delegated":
+        yield None
+        return
+    made = host.Delegation(user)
+    if not made.places:
+        pytest.skip("no cgroup could be made here to be delegated")
+    yield made
+    assert not made.remove(), made.places
+
+
+@pytest.fixture(scope="session")
+def arena(user, delegation):
     """One server among canaries, shared by the attacks of a mode."""
     belljar.need(belljar.BIN)
-    with Arena(user) as made:
+    with Arena(user, delegation) as made:
         yield made
 
 

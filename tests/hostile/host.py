@@ -7,6 +7,7 @@ ends. So "below us" is exactly "made by the servers of this test run".
 import ctypes
 import os
 import pathlib
+import secrets
 import time
 
 NAMESPACES = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
@@ -180,6 +181,50 @@ def owned_cgroups(root=None):
                     found.add(str(pathlib.PurePath(*parts[: i + 1])))
                     break
     return found
+
+
+class Delegation:
+    """Cgroups that root has given to a user, as service managers do."""
+
+    CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
+
+    def __init__(self, user):
+        self.places = []
+        name = f"jar-test-{secrets.token_hex(4)}"
+        for line in read("/proc/self/cgroup").split():
+            controllers = line.split(":")[1].split(",")
+            place = cgroup_directory(line)
+            if not place or not set(controllers) & {*self.CONTROLLERS, ""}:
+                continue
+            if controllers == [""] and "memory" not in read(f"{place}/cgroup.controllers"):
+                continue
+            made = os.path.join(place, name)
+            try:
+                os.mkdir(made)
+            except OSError:
+                continue
+            self.places.append(made)
+            os.chown(made, user.uid, user.gid)
+            for file in ("tasks", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
+                if os.path.exists(f"{made}/{file}"):
+                    os.chown(f"{made}/{file}", user.uid, user.gid)
+
+    def before(self):
+        """The words that put the following command there."""
+        files = [f"{place}/cgroup.procs" for place in self.places]
+        script = "".join(f"echo $$ >{file} && " for file in files) + 'exec "$@"'
+        return ["sh", "-c", script, "sh"]
+
+    def remove(self):
+        def rest():
+            for place in self.places:
+                try:
+                    os.rmdir(place)
+                except OSError:
+                    pass
+            return [place for place in self.places if os.path.isdir(place)]
+
+        return wait_gone(rest, 5)
 
 
 # --- the rest --------------------------------------------------------------------------------------

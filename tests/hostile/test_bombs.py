@@ -19,6 +19,10 @@ ANSWER = 2.0  # seconds for `echo ok` in another session
 GONE = 3.0
 
 
+# As a user who has cgroups of his own, too: then limits hold for him as well.
+MODES = ["root", "user", "delegated"]
+
+
 @pytest.fixture(scope="module")
 def jar(arena):
     """The arena's server, with a calm session that is asked while bombs go off."""
@@ -140,6 +144,11 @@ def test_memory_comes_back(jar):
         close_if_open(jar, jar.begin(text, language, timeout=attack.timeout).run().session)
     freed = host.wait_for(lambda: host.free_memory() > before - (1 << 30), 5)
     assert freed, f"{(before - host.free_memory()) >> 20} MiB did not come back"
+
+
+def test_delegated_cgroups_are_used(jar, mode):
+    if mode != "user":
+        assert {"memory_limit", "pids_limit", "cpu_limit"} <= jar.enforced(), jar.enforced()
 
 
 def test_cpu_is_limited(jar):

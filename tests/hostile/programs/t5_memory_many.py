@@ -5,7 +5,7 @@
 # timeout: 15
 # end: no
 children = []
-for _ in range(40):
+for _ in range(16):
     pid = os.fork()
     if pid == 0:
         held = [bytearray(b"x" * (1 << 20)) for _ in range(60)]
@@ -14,7 +14,7 @@ for _ in range(40):
     children.append(pid)
 dead = [os.waitpid(pid, 0)[1] for pid in children]
 alive = dead.count(0)
-print(alive, "of 40 had 60 MiB at once", flush=True)
+print(alive, "of 16 had 60 MiB at once", flush=True)
 if alive > 10:
     breach(alive * 60, "MiB")
 sys.exit(1)
