@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -145,6 +146,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
                    struct err *err)
 {
     *ret = (struct sandboxes){ 0 };
+    (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
     int r = open_engine(ret, loop, config, strict, err);
     if (r < 0)
         return r;

@@ -64,7 +64,8 @@ struct file_entry {
 };
 
 static const struct field file_fields[] = {
-    FIELD_STR(struct file_entry, uri, "Resource to read the file by.", .required = true),
+    FIELD_STR(struct file_entry, uri,
+              "The file and its session; sandbox_read_file reads it by name.", .required = true),
     FIELD_STR(struct file_entry, name, "Path below /workspace.", .required = true),
     FIELD_STR(struct file_entry, mime_type, "Type, as far as it is known.", .required = true),
     FIELD_INT(struct file_entry, size, "Bytes.", .required = true),
