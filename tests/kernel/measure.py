@@ -1,6 +1,6 @@
 """What a cell, an error and a fork cost. Run by the interpreter with the libraries:
 
-    .cache/runtime/bin/python tests/kernel/measure.py
+.cache/runtime/bin/python tests/kernel/measure.py
 """
 
 import os
@@ -13,8 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/kernel"))
 sys.dont_write_bytecode = True
-import kernel  # noqa: E402
 from driver import Kernel  # noqa: E402
+
+import kernel  # noqa: E402
 
 QUIET = {"files": False}
 WORKSPACE = tempfile.mkdtemp()
@@ -120,9 +121,7 @@ def measure_zygote():
     print("prepare:", kernel.prepare(), file=sys.__stderr__)
     show("fork + exit + wait", *microseconds(bare_fork, 200))
     show("fork → print(1) answered → gone", *microseconds(lambda: fork_and_run("print(1)"), 100))
-    describe = (
-        "import pandas as pd\npd.DataFrame({'a': range(100), 'b': range(100)}).describe()"
-    )
+    describe = "import pandas as pd\npd.DataFrame({'a': range(100), 'b': range(100)}).describe()"
     plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
     for name, code, times in (("describe()", describe, 40), ("plot", plot, 20)):
         show(f"fork → first {name} → gone", *microseconds(lambda c=code: fork_and_run(c), times))
