@@ -810,9 +810,7 @@ def mime_of(path):
     import mimetypes
 
     suffix = path.rpartition(".")[2].lower()
-    return (
-        MIME_OF_SUFFIX.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
-    )
+    return MIME_OF_SUFFIX.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
 class Workspace:
@@ -1382,7 +1380,7 @@ class Kernel:
             return handler(self, request)
         except Exception as exc:
             self.running = False
-            text = safe_text(lambda: f"{type(exc).__name__}: {exc}")
+            text = f"{type(exc).__name__}: {safe_text(str, exc)}"
             if handler is not self.HANDLERS["execute"]:
                 return {"op": "error", "id": request.get("id"), "message": text}
             # The guest broke what we need to make the report, or we did.
@@ -1590,9 +1588,7 @@ def make_shell(kernel):
             command = self.var_expand(command, depth=1)
             kernel.streams.flush()
             shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
-            code = subprocess.call(
-                command, shell=True, executable=shell, stdin=subprocess.DEVNULL
-            )
+            code = subprocess.call(command, shell=True, executable=shell, stdin=subprocess.DEVNULL)
             self.user_ns["_exit_code"] = code
 
     config = Config()

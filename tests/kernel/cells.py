@@ -30,6 +30,10 @@ def _describe(namespace):
 
 LOOK = "import json as _json; print(_json.dumps(_describe(globals())));"
 
+INCOMPLETE = {
+    "error": "IPython asks the compiler to tell incomplete input from wrong input; we do not",
+    "value": "as above",
+}
 WARNS_LATER = {"stderr": "IPython says how to leave the shell; here exit() ends the run"}
 ALL_OR_NOTHING = {
     "stdout": "IPython compiles statement by statement; we run nothing of a cell that cannot run",
@@ -138,7 +142,10 @@ CELLS = [
     ("a function as a value", "square"),
     ("a lambda as a value", "lambda x, y=1: x"),
     ("a closure", "def outer():\n    v = 1\n    return lambda: v\nouter()()"),
-    ("a decorator", "def twice(f):\n    return lambda *a: f(f(*a))\n@twice\ndef inc(x): return x + 1\ninc(1)"),
+    (
+        "a decorator",
+        "def twice(f):\n    return lambda *a: f(f(*a))\n@twice\ndef inc(x): return x + 1\ninc(1)",
+    ),
     ("a generator function", "def gen():\n    yield from 'ab'\nlist(gen())"),
     ("a class", "class A:\n    x = 1\nA.x"),
     ("a class as a value", "A"),
@@ -146,7 +153,10 @@ CELLS = [
     ("an object with repr", "class R:\n    def __repr__(self): return '<R>'\nR()"),
     ("an object in a list", "[R(), R()]"),
     ("a repr of two lines", "class L:\n    def __repr__(self): return 'one\\ntwo'\n[L()]"),
-    ("a dataclass", "import dataclasses\n@dataclasses.dataclass\nclass D:\n    x: int\n    y: str = 'q'\nD(1)"),
+    (
+        "a dataclass",
+        "import dataclasses\n@dataclasses.dataclass\nclass D:\n    x: int\n    y: str = 'q'\nD(1)",
+    ),
     ("an enumeration", "import enum\nclass E(enum.Enum):\n    A = 1\nE.A"),
     ("a bound method", "type(R().__repr__).__name__"),
     ("inheritance and super", "class B(A):\n    def __init__(self): super().__init__()\nB().x"),
@@ -176,7 +186,7 @@ CELLS = [
     ("an own underscore is left alone", "for _ in range(3): pass"),
     ("also afterwards", "77"),
     ("the guest's underscore", "_"),
-    ("after del it works again", "del _\n88"),
+    ("after del it works again", "del _, __, ___\n88"),
     ("and holds the result", "_"),
     # printing
     ("print", "print('hello')"),
@@ -214,12 +224,19 @@ CELLS = [
     ("KeyboardInterrupt raised by hand", "raise KeyboardInterrupt('by hand')"),
     ("SystemExit", "raise SystemExit(3)", WARNS_LATER),
     ("sys.exit", "sys.exit()", WARNS_LATER),
-    ("a broken repr", "class Bad:\n    def __repr__(self): raise ValueError('bad')\nBad()", BROKEN_REPR),
-    ("an exception whose text fails", "class Odd(Exception):\n    def __str__(self): return 'odd'\nraise Odd"),
+    (
+        "a broken repr",
+        "class Bad:\n    def __repr__(self): raise ValueError('bad')\nBad()",
+        BROKEN_REPR,
+    ),
+    (
+        "an exception whose text fails",
+        "class Odd(Exception):\n    def __str__(self): return 'odd'\nraise Odd",
+    ),
     ("an error in a comprehension", "[1 / x for x in [0]]"),
     # errors of syntax
     ("an unfinished expression", "1 +"),
-    ("an open parenthesis", "(1", {"value": "IPython asks the compiler for 'incomplete input'"}),
+    ("an open parenthesis", "(1", INCOMPLETE),
     ("a bad indentation", "if 1:\nx = 2"),
     ("a print of Python 2", "print 'x'"),
     ("an open string", "'abc"),
@@ -234,8 +251,14 @@ CELLS = [
     # await
     ("await", "import asyncio\nawait asyncio.sleep(0, 'done')"),
     ("await in an assignment", "got = await asyncio.sleep(0, 1)\ngot"),
-    ("async for", "async def agen():\n    for i in range(3):\n        yield i\n[i async for i in agen()]"),
-    ("async with", "class Ctx:\n    async def __aenter__(self): return 9\n    async def __aexit__(self, *a): pass\nasync with Ctx() as nine:\n    pass\nnine"),
+    (
+        "async for",
+        "async def agen():\n    for i in range(3):\n        yield i\n[i async for i in agen()]",
+    ),
+    (
+        "async with",
+        "class Ctx:\n    async def __aenter__(self): return 9\n    async def __aexit__(self, *a): pass\nasync with Ctx() as nine:\n    pass\nnine",
+    ),
     ("gather", "await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))"),
     ("an error under await", "async def fails():\n    raise ValueError('async')\nawait fails()"),
     ("asyncio.run in a plain cell", "asyncio.run(asyncio.sleep(0, 'ran'))"),
@@ -266,15 +289,27 @@ CELLS = [
     ("a numpy scalar", "np.float64(1) / 3"),
     ("a list of arrays", "[np.zeros(2), np.ones(2)]"),
     ("numpy warns", "np.array([1.0]) / 0", {"stderr": "the cell's file name differs"}),
-    ("pandas: a frame", "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})\ndf"),
+    (
+        "pandas: a frame",
+        "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})\ndf",
+    ),
     ("pandas: a series", "df.a"),
     ("pandas: describe", "df.describe()"),
     ("pandas: group", "df.groupby('b').sum()"),
     ("sympy", "import sympy\nsympy.symbols('x') ** 2 + 1"),
-    ("a rich object", "class Rich:\n    def _repr_html_(self): return '<b>r</b>'\n    def __repr__(self): return 'r'\nRich()"),
+    (
+        "a rich object",
+        "class Rich:\n    def _repr_html_(self): return '<b>r</b>'\n    def __repr__(self): return 'r'\nRich()",
+    ),
     ("display of a rich object", "display(Rich())"),
     ("IPython's objects", "from IPython.display import HTML, Markdown\nHTML('<i>i</i>')"),
-    ("IPython's display", "from IPython.display import display as show\nshow(HTML('<i>i</i>'), Markdown('*m*'))"),
+    (
+        "IPython's display",
+        "from IPython.display import display as show\nshow(HTML('<i>i</i>'), Markdown('*m*'))",
+    ),
     ("_repr_pretty_", "class P:\n    def _repr_pretty_(self, p, cycle): p.text('pretty')\nP()"),
-    ("a formatter of the guest", "get_ipython().display_formatter.formatters['text/html'].for_type(R, lambda r: '<r>')\nR()"),
+    (
+        "a formatter of the guest",
+        "get_ipython().display_formatter.formatters['text/html'].for_type(R, lambda r: '<r>')\nR()",
+    ),
 ]

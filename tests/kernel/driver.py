@@ -51,6 +51,8 @@ class Kernel:
             stderr=err[1],
             pass_fds=[theirs.fileno()],
             cwd=workspace,
+            # The kernel lets it in when it can handle it: an interrupt that comes early is kept.
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]),
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
         )
         for fd in (out[1], err[1]):

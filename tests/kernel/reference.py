@@ -15,6 +15,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+
 class Hook(DisplayHook):
     shown = None
 

@@ -60,7 +60,9 @@ def test_ids_come_back(kernel):
 
 
 def test_top_level_await_works_and_its_loop_lasts(kernel):
-    kernel.run("import asyncio\nasync def later():\n    await asyncio.sleep(0.01)\n    return 'late'")
+    kernel.run(
+        "import asyncio\nasync def later():\n    await asyncio.sleep(0.01)\n    return 'late'"
+    )
     kernel.run("t = asyncio.get_running_loop().create_task(later())\nawait asyncio.sleep(0)")
     assert kernel.run("await t").text == "'late'"
 
@@ -87,7 +89,10 @@ def test_the_environment_reaches_the_guest(start):
 
 
 def test_arguments_are_those_of_a_notebook(shared):
-    assert shared.run("import sys, argparse; argparse.ArgumentParser().parse_args(); sys.argv").text == "['']"
+    assert (
+        shared.run("import sys, argparse; argparse.ArgumentParser().parse_args(); sys.argv").text
+        == "['']"
+    )
 
 
 # ---- printing -----------------------------------------------------------------------------------
@@ -194,7 +199,9 @@ def test_a_traceback_reaches_into_earlier_cells(shared):
 
 
 def test_a_traceback_has_no_ansi_codes(shared):
-    assert "\x1b" not in json.dumps(shared.run("raise ValueError('\\x1b[31mred\\x1b[0m')").done["traceback"])
+    assert "\x1b" not in json.dumps(
+        shared.run("raise ValueError('\\x1b[31mred\\x1b[0m')").done["traceback"]
+    )
 
 
 def test_a_chain_of_exceptions_is_told_without_our_frames(shared):
@@ -245,7 +252,9 @@ def test_the_text_of_a_traceback_is_bounded(shared):
 
 
 def test_a_long_chain_of_exceptions_is_bounded(kernel):
-    code = "e = None\nfor i in range(3000):\n    n = ValueError(i); n.__context__ = e; e = n\nraise e"
+    code = (
+        "e = None\nfor i in range(3000):\n    n = ValueError(i); n.__context__ = e; e = n\nraise e"
+    )
     assert len(kernel.run(code).traceback) < 40_000
     assert usable(kernel)
 
@@ -284,7 +293,9 @@ def test_a_repr_that_returns_no_string_fails_the_cell(kernel):
 
 
 def test_a_broken_html_form_is_left_out_and_told(shared):
-    run = shared.run("class H:\n    def _repr_html_(self): 1 / 0\n    def __repr__(self): return 'h'\nH()")
+    run = shared.run(
+        "class H:\n    def _repr_html_(self): 1 / 0\n    def __repr__(self): return 'h'\nH()"
+    )
     assert run.done["result"] == {"text/plain": "h"}
     assert "ZeroDivisionError" in run.stderr
 
@@ -381,8 +392,13 @@ def test_an_interrupt_between_runs_harms_nobody(kernel):
     assert usable(kernel)
 
 
+def test_an_interrupt_while_the_kernel_starts_is_kept_for_its_run(kernel):
+    kernel.start("while True: pass")
+    kernel.interrupt()
+    assert kernel.finish(20).status == "interrupted"
+
+
 def test_many_interrupts_between_and_in_short_runs_lose_no_reply(kernel):
-    kernel.run("1")
     for _ in range(200):
         kernel.start("display(1); 2")
         kernel.interrupt()
@@ -391,7 +407,6 @@ def test_many_interrupts_between_and_in_short_runs_lose_no_reply(kernel):
 
 
 def test_interrupts_during_displays_do_not_break_messages(kernel):
-    kernel.run("1")
     kernel.start("for i in range(400): display('x' * 5000)")
     for _ in range(20):
         kernel.interrupt()
@@ -415,7 +430,9 @@ def test_a_guest_cannot_disable_interrupts_of_later_runs(kernel, code):
 
 
 def test_a_guest_that_handles_the_interrupt_goes_on(kernel):
-    kernel.start("import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('saved')\n5")
+    kernel.start(
+        "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('saved')\n5"
+    )
     run = interrupt_soon(kernel)
     assert (run.status, run.text, run.stdout) == ("ok", "5", "saved\n")
 
@@ -472,7 +489,9 @@ def test_a_patched_print_lives_on(kernel):
 
 
 def test_a_fork_in_the_guest_never_answers_for_the_parent(kernel):
-    run = kernel.run("import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n    os.waitpid(pid, 0)\n5")
+    run = kernel.run(
+        "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n    os.waitpid(pid, 0)\n5"
+    )
     assert (run.status, run.text, run.stdout) == ("ok", "5", "child\n")
     assert usable(kernel)
 
@@ -500,7 +519,9 @@ def test_multiprocessing_works(kernel):
 
 
 def test_children_do_not_inherit_the_channel(kernel):
-    run = kernel.run("import subprocess; subprocess.run(['ls', '/proc/self/fd'], capture_output=True, text=True).stdout.split()")
+    run = kernel.run(
+        "import subprocess; subprocess.run(['ls', '/proc/self/fd'], capture_output=True, text=True).stdout.split()"
+    )
     assert all(int(fd) < 10 for fd in eval(run.text))
 
 
@@ -520,7 +541,10 @@ def test_pdb_does_not_hang(kernel):
 
 def test_a_warning_is_shown_once_in_a_run_and_again_in_the_next(kernel):
     code = "import warnings\nfor i in range(5): warnings.warn('careful')"
-    assert kernel.run(code).stderr.count("careful") - kernel.run("1").stderr.count("careful") in (1, 2)
+    assert kernel.run(code).stderr.count("careful") - kernel.run("1").stderr.count("careful") in (
+        1,
+        2,
+    )
     assert "UserWarning: careful" in kernel.run(code).stderr
     kernel.run("def w():\n    warnings.warn('again')")
     assert [kernel.run("w(); w()").stderr.count("UserWarning: again") for _ in range(2)] == [1, 1]
@@ -567,7 +591,10 @@ def test_a_proxy_that_claims_every_method_is_shown_as_text(shared):
 
 
 def test_a_class_is_not_asked_for_its_objects_forms(shared):
-    assert "text/html" not in shared.run("class X:\n    def _repr_html_(self): return 'h'\nX").done["result"]
+    assert (
+        "text/html"
+        not in shared.run("class X:\n    def _repr_html_(self): return 'h'\nX").done["result"]
+    )
 
 
 def test_displays_come_in_order(shared):
@@ -585,7 +612,9 @@ def test_pandas_as_text_and_html(shared):
 
 
 def test_a_wide_frame_shows_its_columns(shared):
-    run = shared.run("pd.DataFrame([range(1000, 1018)], columns=[f'column_{i}' for i in range(18)])")
+    run = shared.run(
+        "pd.DataFrame([range(1000, 1018)], columns=[f'column_{i}' for i in range(18)])"
+    )
     assert all(f"column_{i}" in run.text for i in range(18))
 
 
@@ -608,7 +637,9 @@ def test_ipythons_image_and_html_are_shown(shared):
 
 
 def test_plotly_as_json_html_and_png(shared):
-    result = shared.run("import plotly.express as px\nfig = px.line(x=[1, 2], y=[3, 4])\nfig").done["result"]
+    result = shared.run("import plotly.express as px\nfig = px.line(x=[1, 2], y=[3, 4])\nfig").done[
+        "result"
+    ]
     assert json.loads(result["application/vnd.plotly.v1+json"])["data"]
     assert "plotly" in result["text/html"]
     assert png_size(result["image/png"])
@@ -721,7 +752,9 @@ def test_savefig_is_reported_as_a_file(kernel):
 
 
 def test_the_number_of_images_is_bounded_and_told(shared):
-    run = shared.run("for i in range(30):\n    plt.figure(figsize=(1, 1)); plt.plot([i])", max_images=5)
+    run = shared.run(
+        "for i in range(30):\n    plt.figure(figsize=(1, 1)); plt.plot([i])", max_images=5
+    )
     assert len(run.images) == 5 and "25 × images" in run.done["notes"][0]
     assert shared.run("plt.get_fignums()").text == "[]"
 
@@ -733,7 +766,9 @@ def test_a_figure_too_large_is_drawn_smaller(shared):
 
 
 def test_an_image_too_large_is_left_out_and_told(shared):
-    code = "import os\nfrom PIL import Image\nImage.frombytes('RGB', (400, 400), os.urandom(480000))"
+    code = (
+        "import os\nfrom PIL import Image\nImage.frombytes('RGB', (400, 400), os.urandom(480000))"
+    )
     run = shared.run(code, max_image_bytes=100_000)
     assert "image/png" not in run.done["result"] and run.done["notes"]
 
@@ -834,7 +869,12 @@ def test_created_and_changed_files_are_told_apart(kernel):
     assert kernel.run("open('a.txt', 'w').write('1')").files["a.txt"]["change"] == "created"
     run = kernel.run("open('a.txt', 'w').write('22'); open('b.csv', 'w').close()")
     assert run.files["a.txt"]["change"] == "changed" and run.files["a.txt"]["size"] == 2
-    assert run.files["b.csv"] == {"path": "b.csv", "size": 0, "mime": "text/csv", "change": "created"}
+    assert run.files["b.csv"] == {
+        "path": "b.csv",
+        "size": 0,
+        "mime": "text/csv",
+        "change": "created",
+    }
 
 
 def test_untouched_files_are_not_reported(kernel):
@@ -847,7 +887,9 @@ def test_files_that_came_between_runs_are_not_the_guests(kernel, workspace):
     (workspace / "upload.csv").write_text("a\n")
     time.sleep(0.02)
     assert kernel.run("1").files == {}
-    assert kernel.run("open('upload.csv', 'a').write('b')").files["upload.csv"]["change"] == "changed"
+    assert (
+        kernel.run("open('upload.csv', 'a').write('b')").files["upload.csv"]["change"] == "changed"
+    )
 
 
 def test_an_upload_before_the_first_run_that_it_changes_is_changed(kernel, workspace):
@@ -867,12 +909,16 @@ def test_a_file_with_an_old_date_is_still_new(kernel):
 
 
 def test_links_and_fifos_are_not_followed(kernel):
-    run = kernel.run("import os\nos.symlink('/etc/passwd', 'link'); os.mkfifo('fifo'); os.symlink('/', 'root')")
+    run = kernel.run(
+        "import os\nos.symlink('/etc/passwd', 'link'); os.mkfifo('fifo'); os.symlink('/', 'root')"
+    )
     assert run.files == {} and run.done["files_counted"]
 
 
 def test_hidden_folders_and_caches_are_not_reported(kernel):
-    run = kernel.run("import os\nfor d in ('.git', '__pycache__'):\n    os.mkdir(d); open(d + '/x', 'w').close()")
+    run = kernel.run(
+        "import os\nfor d in ('.git', '__pycache__'):\n    os.mkdir(d); open(d + '/x', 'w').close()"
+    )
     assert run.files == {}
 
 
@@ -905,20 +951,28 @@ def test_state_goes_in_and_out(kernel):
 
 
 def test_state_names_what_json_cannot_carry(kernel):
-    kernel.run("ok = 1\ns = {1}\nf = lambda: 0\nnan = float('nan')\nbig = 2**70\nkeys = {1: 2}\nloop = []\nloop.append(loop)\n_private = 1")
+    kernel.run(
+        "ok = 1\ns = {1}\nf = lambda: 0\nnan = float('nan')\nbig = 2**70\nkeys = {1: 2}\nloop = []\nloop.append(loop)\n_private = 1"
+    )
     reply = kernel.request(op="state", id=1, get=True)
     assert reply["state"] == {"ok": 1}
     assert set(reply["skipped"]) == {"s", "f", "nan", "big", "keys", "loop"}
 
 
 def test_state_with_names_that_are_none_is_skipped(kernel):
-    assert kernel.request(op="state", id=1, set={"a b": 1, "__builtins__": 2})["skipped"] == ["a b", "__builtins__"]
+    assert kernel.request(op="state", id=1, set={"a b": 1, "__builtins__": 2})["skipped"] == [
+        "a b",
+        "__builtins__",
+    ]
 
 
 def test_a_blocked_import_is_refused_by_name(kernel):
     kernel.request(op="policy", allowed=[], blocked=["os", "subprocess"])
     run = kernel.run("import os")
-    assert run.done["error"] == {"name": "ImportError", "value": "Import 'os' is blocked for security reasons"}
+    assert run.done["error"] == {
+        "name": "ImportError",
+        "value": "Import 'os' is blocked for security reasons",
+    }
     assert kernel.run("from subprocess import run").error == "ImportError"
     assert kernel.run("import os.path").error == "ImportError"
     assert kernel.run("import math; math.pi").status == "ok"
@@ -942,7 +996,9 @@ def test_a_ping_is_answered(kernel):
     assert reply["pid"] == kernel.process.pid and reply["ipython"] is True
 
 
-@pytest.mark.parametrize("message", [{"op": "nonsense"}, {}, {"op": "execute"}, {"op": "state", "set": 5}])
+@pytest.mark.parametrize(
+    "message", [{"op": "nonsense"}, {}, {"op": "execute"}, {"op": "state", "set": 5}]
+)
 def test_a_request_that_makes_no_sense_is_answered(kernel, message):
     assert kernel.request(**message)["op"] in ("error", "done")
     assert usable(kernel)
@@ -954,7 +1010,9 @@ def test_a_message_too_long_ends_the_kernel(kernel):
 
 
 def test_the_channel_is_not_among_the_low_descriptors(kernel):
-    run = kernel.run("import os\nsorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) < 20)")
+    run = kernel.run(
+        "import os\nsorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) < 20)"
+    )
     assert run.text.startswith("[0, 1, 2, 3]")  # 3 is the listing itself
 
 
@@ -1055,7 +1113,12 @@ def test_children_of_a_zygote_are_individuals(zygote, code):
 def test_children_of_a_zygote_compute_plot_and_run_magics(zygote):
     _, (one, two) = zygote
     for kernel in (one, two):
-        assert kernel.run("import numpy as np\n(np.ones((300, 300)) @ np.ones((300, 300))).sum()").status == "ok"
+        assert (
+            kernel.run(
+                "import numpy as np\n(np.ones((300, 300)) @ np.ones((300, 300))).sum()"
+            ).status
+            == "ok"
+        )
         assert len(kernel.run(PLOT).images) == 1
         assert kernel.run("%timeit -n1 -r1 pass").status == "ok"
         assert kernel.run("await __import__('asyncio').sleep(0, 1)").text == "1"
@@ -1064,4 +1127,7 @@ def test_children_of_a_zygote_compute_plot_and_run_magics(zygote):
 def test_children_of_a_zygote_collect_garbage_and_know_their_thread(zygote):
     _, (one, _) = zygote
     assert one.run("import gc; gc.isenabled(), gc.get_freeze_count() > 0").text == "(True, True)"
-    assert one.run("import os, threading; threading.main_thread().native_id == os.getpid()").text == "True"
+    assert (
+        one.run("import os, threading; threading.main_thread().native_id == os.getpid()").text
+        == "True"
+    )
