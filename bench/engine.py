@@ -1,0 +1,216 @@
+"""Measures sandboxes: a fresh one that runs `true`, beside bubblewrap and docker in the same run.
+
+Rounds of all kinds take turns, so that whatever else the machine does falls on all of them. The rest
+of the output is ratios: they mean something on other machines, too.
+"""
+
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+import belljar  # noqa: E402
+import sandboxes  # noqa: E402
+
+PROGRAM = pathlib.Path(
+    os.environ.get("BENCH_ENGINE", pathlib.Path(belljar.BIN).parent / "bench/bench-engine")
+)
+BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+GAP = 0.05
+IN_FLIGHT, POOL = 4, 16
+
+
+def percentile(values, part):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
+# --- the kinds ---------------------------------------------------------------------------------------
+
+
+def engine(count, in_flight=1, gap=0.0, pool=POOL):
+    """Milliseconds of each, and seconds of all."""
+    with tempfile.TemporaryDirectory(prefix="belljar-bench-") as state:
+        words = [PROGRAM, count, in_flight, int(gap * 1000), pool, state]
+        out = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=True)
+    *times, seconds = map(float, out.stdout.split())
+    return [time / 1000 for time in times], seconds
+
+
+def commands(argv, count, gap=0.0, env=None):
+    """The same for a command that is started anew each time."""
+    times = []
+    begin = time.perf_counter()
+    for _ in range(count):
+        time.sleep(gap)
+        start = time.perf_counter()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=env)
+        times.append((time.perf_counter() - start) * 1000)
+    return times, time.perf_counter() - begin
+
+
+class Mcp:
+    """A client over stdio: a new session for each call, cleared afterwards."""
+
+    def __init__(self):
+        self.jar = sandboxes.Jar("--pool-size", str(POOL))
+        time.sleep(1)
+
+    def run(self, count, gap=0.0):
+        times = []
+        begin = time.perf_counter()
+        for _ in range(count):
+            time.sleep(gap)
+            start = time.perf_counter()
+            run = self.jar.execute("true", "sh")
+            times.append((time.perf_counter() - start) * 1000)
+            assert run.outcome == "ok", run
+            self.jar.close_session(run.session)
+        return times, time.perf_counter() - begin
+
+    def stop(self):
+        self.jar.stop()
+
+
+class Docker:
+    """A daemon of our own with one image that holds one static program. None when there is none to
+    be started."""
+
+    def __init__(self):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="belljar-docker-"))
+        self.host = f"unix://{self.place}/socket"
+        words = ["dockerd", "--host", self.host, "--data-root", self.place / "data"]
+        words += ["--exec-root", self.place / "exec", "--pidfile", self.place / "pid"]
+        words += ["--bridge", "none", "--iptables=false"]
+        with open(self.place / "log", "wb") as log:
+            self.daemon = subprocess.Popen([str(w) for w in words], stdout=log, stderr=log)
+        for _ in range(100):
+            if self.docker("version").returncode == 0:
+                break
+            time.sleep(0.2)
+        else:
+            raise RuntimeError((self.place / "log").read_text()[-1000:])
+        self.make_image()
+
+    def docker(self, *words, **options):
+        command = ["docker", "--host", self.host, *words]
+        return subprocess.run(command, capture_output=True, **options)
+
+    def make_image(self):
+        source = self.place / "true.c"
+        source.write_text("int main(void) { return 0; }\n")
+        root = self.place / "root"
+        root.mkdir()
+        subprocess.run(["cc", "-O2", "-static", "-o", root / "true", source], check=True)
+        tar = subprocess.run(["tar", "-C", root, "-c", "true"], capture_output=True, check=True)
+        self.docker("import", "-", "bench-true", input=tar.stdout, check=True)
+
+    def run(self, count, gap=0.0):
+        words = [
+            "docker",
+            "--host",
+            self.host,
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "bench-true",
+            "/true",
+        ]
+        return commands(words, count, gap)
+
+    def stop(self):
+        self.daemon.terminate()
+        self.daemon.wait()
+        subprocess.run(
+            f"umount -l {self.place}/data/* {self.place}/exec/*",
+            shell=True,
+            stderr=subprocess.DEVNULL,
+        )
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def try_docker():
+    if not shutil.which("dockerd") or not shutil.which("docker") or os.geteuid() != 0:
+        return None, "docker is left out: no dockerd to start here (Debian package docker.io)"
+    try:
+        return Docker(), None
+    except Exception as error:
+        return None, f"docker is left out: its daemon does not start: {error}"
+
+
+# --- the tables --------------------------------------------------------------------------------------
+
+
+def measure(table, rounds=5, count=100):
+    """Two tables and what was left out, as text."""
+    docker, remark = try_docker()
+    mcp = Mcp()
+    kinds = {
+        "belljar, from the pool": lambda n, gap: engine(n, gap=gap),
+        "belljar, made on demand": lambda n, gap: engine(n, gap=gap, pool=0),
+        "belljar, through MCP stdio": lambda n, gap: mcp.run(n, gap),
+    }
+    if shutil.which("bwrap"):
+        kinds["bwrap --unshare-all true"] = lambda n, gap: commands(BWRAP, n, gap)
+    if docker:
+        kinds["docker run"] = lambda n, gap: docker.run(max(3, n // 20), gap)
+    results = {}
+    rates = {"belljar, from the pool": [], "bwrap --unshare-all true": []}
+    try:
+        for _ in range(rounds):
+            for name, run in kinds.items():
+                for gap in (0.0, GAP):
+                    times, seconds = run(count if gap == 0 else count // 2, gap)
+                    results.setdefault((name, gap), []).extend(times)
+                    if name == "docker run" and gap == 0:
+                        rates.setdefault(name, []).append(len(times) / seconds)
+            rates["belljar, from the pool"].append(20 * count / engine(20 * count, IN_FLIGHT)[1])
+            if shutil.which("bwrap"):
+                rates["bwrap --unshare-all true"].append(parallel_rate(BWRAP, count))
+    finally:
+        mcp.stop()
+        if docker:
+            docker.stop()
+    parts = [times_table(table, kinds, results), rates_table(table, rates)]
+    return "\n\n".join(parts + ([remark] if remark else []))
+
+
+def parallel_rate(argv, count):
+    """Commands a second, as many at once as there are processors."""
+    begin = time.perf_counter()
+    loop = f"for i in $(seq {count}); do {' '.join(argv)}; done"
+    workers = [subprocess.Popen(["sh", "-c", loop]) for _ in range(os.cpu_count())]
+    for worker in workers:
+        assert worker.wait() == 0
+    return count * len(workers) / (time.perf_counter() - begin)
+
+
+def times_table(table, kinds, results):
+    rows = []
+    for name in kinds:
+        cells = [name]
+        for gap in (0.0, GAP):
+            times = results[name, gap]
+            median = statistics.median(times)
+            pooled = statistics.median(results["belljar, from the pool", gap])
+            cells += [f"{median:.2f}", f"{percentile(times, 0.99):.2f}", f"{median / pooled:.1f}×"]
+        rows.append(cells)
+    head = ["a fresh sandbox runs true", "p50 ms", "p99 ms", "÷ pool"]
+    return table([*head, "50 ms apart: p50", "p99", "÷ pool "], rows)
+
+
+def rates_table(table, rates):
+    rows = []
+    ours = statistics.median(rates["belljar, from the pool"])
+    for name, values in rates.items():
+        if values:
+            rate = statistics.median(values)
+            rows.append([name, f"{rate:,.0f}", f"{ours / rate:.1f}×"])
+    return table([f"sandboxes a second, {os.cpu_count()} cores", "rate", "belljar ÷ it"], rows)
