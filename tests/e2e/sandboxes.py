@@ -11,6 +11,7 @@
 Every byte that the server sent is kept in `jar.received` and `jar.log_text()`.
 """
 
+import errno
 import itertools
 import json
 import os
@@ -289,6 +290,28 @@ def as_user(user):
         "--inh-caps=-all",
         "--",
     ]
+
+
+# Runs a command with some system calls refused for good, as an old kernel or a container does.
+REFUSE = r"""
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+error, numbers, command = int(sys.argv[1]), map(int, sys.argv[2].split(",")), sys.argv[3:]
+code = [(0x20, 0, 0, 0)]
+for number in numbers:
+    code += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | error)]
+code += [(0x06, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *one) for one in code))
+header = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.create_string_buffer(header), 0, 0) == 0, ctypes.get_errno()
+os.execvp(command[0], command)
+"""
+
+
+def refusing(*numbers, error=errno.EPERM):
+    """The words that make the following command run without these system calls."""
+    return ["/usr/bin/python3", "-I", "-c", REFUSE, str(error), ",".join(map(str, numbers))]
 
 
 _copies = {}

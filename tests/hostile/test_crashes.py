@@ -1,7 +1,9 @@
 """What is left when a server dies, when many sandboxes come and go, and when the host refuses."""
 
+import http.client
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -93,6 +95,36 @@ def busy(jar, chance, stop_at):
                 "tools/call", belljar.call_tool("clear_session", {"session_id": sessions.pop()})
             )
         time.sleep(chance.random() * 0.02)
+
+
+def test_kill_9_of_an_http_server_leaves_nothing(user):
+    belljar.need(belljar.BIN)
+    state = sandboxes.make_state(user)
+    traces = host.Traces()
+    words = [*sandboxes.as_user(user), sandboxes.binary_for(user), "serve", "--http", "127.0.0.1:0"]
+    words += ["--state-dir", state, "--require-limits", "false"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment(user), cwd="/") as process:
+        try:
+            for line in process.stderr:
+                if found := re.search(rb"http://127\.0\.0\.1:(\d+)/", line):
+                    break
+            connections = []  # kept: in this era a disconnect cancels
+            for code in BUSY[:3]:
+                arguments = {"code": code, "language": "bash"}
+                message = belljar.stateless(
+                    "tools/call", belljar.call_tool("execute_code", arguments)
+                )
+                body = belljar.encode(message)
+                headers = {"Content-Type": "application/json", "Accept": belljar.BOTH}
+                connections.append(http.client.HTTPConnection("127.0.0.1", int(found[1])))
+                connections[-1].request("POST", "/mcp", body, headers | belljar.mirror(message))
+            assert host.wait_for(lambda: len(host.guests(process.pid)) >= 3, 10)
+            traces.note(process.pid)
+        finally:
+            process.kill()
+    left = traces.wait_clean(state, LEFT_AFTER)
+    shutil.rmtree(state, ignore_errors=True)
+    assert not left, left
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
@@ -309,22 +341,6 @@ def test_a_state_directory_of_somebody_else_is_refused(user, place):
     assert status > 0 and "state_dir" in err, err
 
 
-# Runs a command with one system call answering EPERM for good, as a container's policy does.
-REFUSE = r"""
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-numbers, command = [int(n) for n in sys.argv[1].split(",")], sys.argv[2:]
-code = [(0x20, 0, 0, 0)]
-for n in numbers:
-    code += [(0x15, 0, 1, n), (0x06, 0, 0, 0x00050001)]
-code += [(0x06, 0, 0, 0x7FFF0000)]
-program = b"".join(struct.pack("<HBBI", *one) for one in code)
-buffer = ctypes.create_string_buffer(program)
-header = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(buffer))
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.create_string_buffer(header), 0, 0) == 0, ctypes.get_errno()
-os.execvp(command[0], command)
-"""
 CALLS = {
     "mount": [165],
     "pivot_root": [155],
@@ -341,12 +357,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("what", CALLS, ids=lambda what: what.replace(" ", "-"))
-def test_a_kernel_that_refuses_a_layer_stops_the_start(user, what, place):
+def test_a_kernel_that_refuses_a_layer_stops_the_start(user, what):
     """Or is not needed: then the layer must be in force all the same."""
-    script = place / "refuse.py"
-    script.write_text(REFUSE)
-    numbers = ",".join(map(str, CALLS[what]))
-    before = ["/usr/bin/python3", "-I", str(script), numbers]
+    before = sandboxes.refusing(*CALLS[what])
     status, out, err = start_and_fail(user=user, before=before)
     if '"outcome":"ok"' in out:
         check_layers(user, before)
