@@ -254,7 +254,7 @@ static void step_output(struct kernel *kernel)
         (void)capture_drain(&kernel->out, kernel->wire, kernel->number);
     if (kernel->err.ready && may_capture(kernel, &kernel->err))
         (void)capture_drain(&kernel->err, kernel->wire, kernel->number);
-    if (kernel->state == KERNEL_GOING && kernel->cell == CELL_INSIDE &&
+    if (kernel->cell == CELL_INSIDE &&
         (kernel->out.total > kernel->limits.flood_bytes ||
          kernel->err.total > kernel->limits.flood_bytes)) {
         kernel->flooded = true;
@@ -373,7 +373,7 @@ static void finish(struct kernel *kernel)
 
 void kernel_poll(struct kernel *kernel, struct pollset *set)
 {
-    if (kernel->state == KERNEL_NONE)
+    if (kernel->state != KERNEL_GOING && kernel->state != KERNEL_FLUSHING)
         return;
     bool flushing = kernel->state == KERNEL_FLUSHING;
     capture_poll(&kernel->out, kernel->wire, set, !flushing && may_capture(kernel, &kernel->out));
@@ -384,13 +384,14 @@ void kernel_poll(struct kernel *kernel, struct pollset *set)
                            : kernel->cell == CELL_INSIDE || kernel->cell == CELL_OUTSIDE;
     bool room = wire_room(kernel->wire) >= ROOM_MIN;
     pollset_add(set, kernel->channel_fd, listen && room ? POLLIN : 0, &kernel->channel_ready);
-    if (kernel->state == KERNEL_GOING && kernel->closed_ns)
+    if (!flushing && kernel->closed_ns)
         pollset_wake(set, kernel->closed_ns + CLOSED_MS * NS_PER_MS);
 }
 
 void kernel_step(struct kernel *kernel)
 {
-    if (kernel->state == KERNEL_GOING || kernel->state == KERNEL_ENDING) {
+    /* Not while it is being ended: who is about to die may wait for a full pipe until then. */
+    if (kernel->state == KERNEL_GOING) {
         step_cell(kernel);
         step_output(kernel);
         step_channel(kernel);

@@ -191,6 +191,8 @@ static void tell_all(enum procs_target target, const struct config *config, pid_
     know(getpid(), KIN_AGENT);
     for (size_t i = 0; i < FILE_SLOTS; i++)
         know(files->slots[i].pid, KIN_FOREIGN); /* workers have no children */
+    for (size_t i = 0; i < files->n_dying; i++)
+        know(files->dying[i], KIN_FOREIGN);
     if (target != PROCS_SESSION)
         know(kernel, KIN_KERNEL);
     else
