@@ -181,7 +181,8 @@ static bool end_kernel(struct pollset *set, uint64_t now)
     if (!kernel->pid)
         return !kernel->session || kill_some(PROCS_SESSION, kernel->session) <= 0 || !patient;
     (void)kill(kernel->pid, SIGSTOP);
-    if (kill_some(PROCS_BELOW, kernel->pid) <= 0 || !patient)
+    bool last = kill_some(PROCS_BELOW, kernel->pid) <= 0 || !patient;
+    if (last && kernel->pid) /* it may have been reaped just now, and 0 would be all of our group */
         (void)kill(kernel->pid, SIGKILL);
     return false;
 }

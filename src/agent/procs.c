@@ -212,11 +212,12 @@ static bool is_dead(const struct proc *proc)
 }
 
 /* The whole group under one lock, so that nobody in it outruns us by forking. The run and the kernel
- * have led sessions of their own from the beginning, and a group does not cross sessions. */
+ * have led sessions of their own from the beginning, and a group does not cross sessions. Only who has
+ * just been forked may still be in ours. */
 static void kill_one(enum procs_target target, const struct proc *proc)
 {
     (void)kill(proc->pid, SIGKILL);
-    if (target == PROCS_RUN && proc->group > 1 && proc->session > 1 && proc->session != getsid(0))
+    if (target == PROCS_RUN && proc->group > 1 && proc->group != getpgrp())
         (void)kill(-proc->group, SIGKILL);
 }
 
