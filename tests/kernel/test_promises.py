@@ -429,11 +429,15 @@ def test_a_guest_cannot_disable_interrupts_of_later_runs(kernel, code):
     assert interrupt_soon(kernel).status == "interrupted"
 
 
-def test_a_guest_that_handles_the_interrupt_goes_on(kernel):
+def test_a_guest_that_handles_the_interrupt_goes_on(kernel, workspace):
     kernel.start(
-        "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('saved')\n5"
+        "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('saved')\n5"
     )
-    run = interrupt_soon(kernel)
+    deadline = time.monotonic() + 30
+    while not (workspace / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    run = interrupt_soon(kernel, 0.1)
     assert (run.status, run.text, run.stdout) == ("ok", "5", "saved\n")
 
 
