@@ -6,6 +6,7 @@ of the output is ratios: they mean something on other machines, too.
 
 import os
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -161,14 +162,16 @@ def measure(table, rounds=5, count=100):
         kinds["bwrap --unshare-all true"] = lambda n, gap: commands(BWRAP, n, gap)
     if docker:
         kinds["docker run"] = lambda n, gap: docker.run(max(3, n // 20), gap)
-    results = {}
+    results, processor = {}, {}
     rates = {"belljar, from the pool": [], "bwrap --unshare-all true": []}
     try:
         for _ in range(rounds):
             for name, run in kinds.items():
                 for gap in (0.0, GAP):
+                    before = children_cpu()
                     times, seconds = run(count if gap == 0 else count // 2, gap)
                     results.setdefault((name, gap), []).extend(times)
+                    processor.setdefault(name, []).append((children_cpu() - before) / len(times))
                     if name == "docker run" and gap == 0:
                         rates.setdefault(name, []).append(len(times) / seconds)
             rates["belljar, from the pool"].append(20 * count / engine(20 * count, IN_FLIGHT)[1])
@@ -178,7 +181,7 @@ def measure(table, rounds=5, count=100):
         mcp.stop()
         if docker:
             docker.stop()
-    parts = [times_table(table, kinds, results), rates_table(table, rates)]
+    parts = [times_table(table, kinds, results, processor), rates_table(table, rates)]
     return "\n\n".join(parts + ([remark] if remark else []))
 
 
@@ -192,17 +195,25 @@ def parallel_rate(argv, count):
     return count * len(workers) / (time.perf_counter() - begin)
 
 
-def times_table(table, kinds, results):
+def children_cpu():
+    """Milliseconds of processor time of everything that has been started and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def times_table(table, kinds, results, processor):
+    """Processor time is what other load changes least. It is unknown where a daemon does the work."""
     rows = []
     for name in kinds:
-        cells = [name]
+        known = name.startswith("bwrap") or "MCP" not in name and "docker" not in name
+        cells = [name, f"{statistics.median(processor[name]):.2f}" if known else ""]
         for gap in (0.0, GAP):
             times = results[name, gap]
             median = statistics.median(times)
             pooled = statistics.median(results["belljar, from the pool", gap])
             cells += [f"{median:.2f}", f"{percentile(times, 0.99):.2f}", f"{median / pooled:.1f}×"]
         rows.append(cells)
-    head = ["a fresh sandbox runs true", "p50 ms", "p99 ms", "÷ pool"]
+    head = ["a fresh sandbox runs true", "cpu ms", "p50 ms", "p99 ms", "÷ pool"]
     return table([*head, "50 ms apart: p50", "p99", "÷ pool "], rows)
 
 

@@ -235,7 +235,7 @@ class Ipc:
 
     def __init__(self):
         self.secret = token("ipc")
-        self.key = 0x0BE11000 | secrets.randbelow(0xFFF)
+        self.key = host.CANARY_KEYS | secrets.randbelow(0xFFF)
         self.shm = libc.shmget(self.key, 4096, IPC_CREAT | IPC_EXCL | 0o666)
         self.sem = libc.semget(self.key, 1, IPC_CREAT | IPC_EXCL | 0o666)
         self.msg = libc.msgget(self.key, IPC_CREAT | IPC_EXCL | 0o666)

@@ -235,11 +235,15 @@ def mounts():
     return {line for line in read("/proc/self/mountinfo").splitlines() if "belljar" in line}
 
 
+CANARY_KEYS = 0x0BE11000  # to 0x0BE11FFF, also of other test runs
+
+
 def sysv_objects():
     return {
         (kind, line.split()[0], line.split()[1])
         for kind in ("shm", "sem", "msg")
         for line in read(f"/proc/sysvipc/{kind}").splitlines()[1:]
+        if int(line.split()[0]) & ~0xFFF != CANARY_KEYS
     }
 
 
