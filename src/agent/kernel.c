@@ -123,8 +123,8 @@ int kernel_cell(struct kernel *kernel, const struct frame_cell *limits)
         return -EPROTO;
     kernel->cell = CELL_LEADING;
     kernel->limits = *limits;
-    kernel->kept_out = kernel->out.total;
-    kernel->kept_err = kernel->err.total;
+    capture_mark(&kernel->out);
+    capture_mark(&kernel->err);
     kernel->cell_start_ns = clock_ns();
     kernel->cell_cpu_ns = cpu_time(kernel);
     return 0;
@@ -188,20 +188,21 @@ void kernel_alone(struct kernel *kernel)
 
 /*** cells ***/
 
-static void begin_cell(struct kernel *kernel)
-{
-    if (!capture_flush(&kernel->out, kernel->wire, kernel->number) ||
-        !capture_flush(&kernel->err, kernel->wire, kernel->number))
-        return;
-    capture_again(&kernel->out, kernel->limits.head_bytes, kernel->limits.tail_bytes);
-    capture_again(&kernel->err, kernel->limits.head_bytes, kernel->limits.tail_bytes);
-    kernel->cell = CELL_INSIDE;
-}
-
 static bool finish_captures(struct kernel *kernel)
 {
     return capture_finish(&kernel->out, kernel->wire, kernel->number) &&
            capture_finish(&kernel->err, kernel->wire, kernel->number);
+}
+
+static void begin_cell(struct kernel *kernel)
+{
+    if (!finish_captures(kernel))
+        return;
+    kernel->kept_out = kernel->out.total;
+    kernel->kept_err = kernel->err.total;
+    capture_again(&kernel->out, kernel->limits.head_bytes, kernel->limits.tail_bytes);
+    capture_again(&kernel->err, kernel->limits.head_bytes, kernel->limits.tail_bytes);
+    kernel->cell = CELL_INSIDE;
 }
 
 static void end_cell(struct kernel *kernel)
@@ -254,9 +255,8 @@ static void step_output(struct kernel *kernel)
         (void)capture_drain(&kernel->out, kernel->wire, kernel->number);
     if (kernel->err.ready && may_capture(kernel, &kernel->err))
         (void)capture_drain(&kernel->err, kernel->wire, kernel->number);
-    if (kernel->cell == CELL_INSIDE &&
-        (kernel->out.total > kernel->limits.flood_bytes ||
-         kernel->err.total > kernel->limits.flood_bytes)) {
+    if (kernel->cell == CELL_INSIDE && (kernel->out.total > kernel->limits.flood_bytes ||
+                                        kernel->err.total > kernel->limits.flood_bytes)) {
         kernel->flooded = true;
         kernel_kill(kernel);
     }

@@ -12,7 +12,7 @@
  * pipes when those bytes were there: so what was printed before a message comes before it. That holds
  * within a cell; outside, output is kept in the captures' rings and begins the next cell.
  *
- *   OUTSIDE → LEADING   a cell has begun: what was kept is sent, nothing is read meanwhile
+ *   OUTSIDE → LEADING   a cell has begun: what was written until then is sent, as far as it was kept
  *           → INSIDE    head and tail, as in a run
  *           → CLOSING   the server wants the end: up to where the pipes are now, the tails, the totals
  *           → OUTSIDE

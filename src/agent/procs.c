@@ -86,8 +86,60 @@ bool proc_read(pid_t pid, struct proc *ret)
     return n > 0 && parse(line, ret);
 }
 
-/* The kernel lists processes by number. */
-static void add(const char *name)
+/*** what is known at sight ***/
+
+struct task {
+    enum procs_target target;
+    const struct config *config;
+    pid_t kernel;
+    const struct files *files;
+};
+
+static bool is_worker(const struct files *files, pid_t pid)
+{
+    for (size_t i = 0; i < FILE_SLOTS; i++)
+        if (files->slots[i].pid == pid)
+            return true;
+    for (size_t i = 0; i < files->n_dying; i++)
+        if (files->dying[i] == pid)
+            return true;
+    return false;
+}
+
+/* Processes without a parent in sight came from outside: in a namespace of ours they are not welcome,
+ * elsewhere they are everybody else. */
+static enum kin at_sight(const struct task *task, const struct proc *proc)
+{
+    if (proc->pid == getpid())
+        return KIN_AGENT;
+    if (proc->pid == task->kernel && task->target != PROCS_SESSION)
+        return KIN_KERNEL;
+    if (proc->session == task->kernel && task->target == PROCS_SESSION)
+        return KIN_BELOW_KERNEL;
+    if (is_worker(task->files, proc->pid))
+        return KIN_FOREIGN; /* they have no children */
+    if (proc->parent == getpid())
+        return KIN_RUN;
+    if (proc->parent == 0)
+        return task->config->is_init ? KIN_RUN : KIN_FOREIGN;
+    return KIN_NOT_YET;
+}
+
+/* The whole group under one lock, so that nobody in it outruns us by forking. The run and the kernel
+ * have led sessions of their own from the beginning, and a group does not cross sessions. Only who has
+ * just been forked may still be in ours. */
+static void kill_one(const struct task *task, const struct proc *proc)
+{
+    (void)kill(proc->pid, SIGKILL);
+    if (task->target == PROCS_RUN && proc->group > 1 && proc->group != getpgrp())
+        (void)kill(-proc->group, SIGKILL);
+}
+
+/*** the picture ***/
+
+/* The kernel lists processes by number. Orphans of a run are killed at once: those that fork and exit,
+ * fork and exit are gone when the picture is whole. */
+static void add(const struct task *task, const char *name)
 {
     char *end;
     long pid = strtol(name, &end, 10);
@@ -98,11 +150,15 @@ static void add(const char *name)
         return;
     }
     struct proc *proc = &procs.list[procs.count];
-    if (proc_read((pid_t)pid, proc) && (procs.count == 0 || proc[-1].pid < proc->pid))
-        procs.kin[procs.count++] = KIN_NOT_YET;
+    if (!proc_read((pid_t)pid, proc) || (procs.count > 0 && proc[-1].pid >= proc->pid))
+        return;
+    enum kin kin = at_sight(task, proc);
+    procs.kin[procs.count++] = (uint8_t)kin;
+    if (kin == KIN_RUN && task->target == PROCS_RUN)
+        kill_one(task, proc);
 }
 
-static int take_picture(void)
+static int take_picture(const struct task *task)
 {
     static char names[16 * 1024] __attribute__((aligned(8)));
     procs.count = 0;
@@ -115,7 +171,7 @@ static int take_picture(void)
     while ((n = sys_getdents64(proc_fd, names, sizeof(names))) > 0 && procs.whole)
         for (ssize_t at = 0; at < n;) {
             const struct sys_dirent *entry = (const struct sys_dirent *)(const void *)(names + at);
-            add(entry->name);
+            add(task, entry->name);
             at += entry->reclen;
         }
     return n < 0 ? (int)n : 0;
@@ -138,69 +194,25 @@ static size_t find(pid_t pid)
 
 static enum kin below(enum kin parent)
 {
-    switch (parent) {
-    case KIN_AGENT:
-        return KIN_RUN;
-    case KIN_KERNEL:
-        return KIN_BELOW_KERNEL;
-    default:
-        return parent;
-    }
+    return parent == KIN_KERNEL ? KIN_BELOW_KERNEL : parent;
 }
 
-/* Up the line to somebody who is known, and down again. Processes without a parent in sight came from
- * outside: in a namespace of ours they are not welcome, elsewhere they are everybody else. */
-static void tell(size_t start, const struct config *config)
+/* Up the line to somebody who is known, and down again. */
+static void tell(size_t start)
 {
     size_t at = start, steps = 0;
-    enum kin kin = KIN_NOT_YET;
-    while (kin == KIN_NOT_YET) {
-        if (procs.kin[at] != KIN_NOT_YET) {
-            kin = below((enum kin)procs.kin[at]);
+    while (procs.kin[at] == KIN_NOT_YET && ++steps <= procs.count) {
+        size_t up = find(procs.list[at].parent);
+        if (up == procs.count)
             break;
-        }
-        pid_t parent = procs.list[at].parent;
-        size_t up = find(parent);
-        if (parent == 0)
-            kin = config->is_init ? KIN_RUN : KIN_FOREIGN;
-        else if (up == procs.count || ++steps > procs.count)
-            kin = KIN_UNKNOWN;
-        else
-            at = up;
+        at = up;
     }
-    for (at = start; procs.kin[at] == KIN_NOT_YET;) {
+    enum kin known = (enum kin)procs.kin[at];
+    enum kin kin = known == KIN_NOT_YET ? KIN_UNKNOWN : below(known);
+    for (at = start; at < procs.count && procs.kin[at] == KIN_NOT_YET;) {
         procs.kin[at] = (uint8_t)kin;
         at = find(procs.list[at].parent);
-        if (at == procs.count)
-            break;
     }
-}
-
-static void know(pid_t pid, enum kin kin)
-{
-    size_t at = pid > 0 ? find(pid) : procs.count;
-    if (at < procs.count)
-        procs.kin[at] = (uint8_t)kin;
-}
-
-static void tell_all(enum procs_target target, const struct config *config, pid_t kernel,
-                     const struct files *files)
-{
-    if (!config->is_init)
-        know(1, KIN_FOREIGN);
-    know(getpid(), KIN_AGENT);
-    for (size_t i = 0; i < FILE_SLOTS; i++)
-        know(files->slots[i].pid, KIN_FOREIGN); /* workers have no children */
-    for (size_t i = 0; i < files->n_dying; i++)
-        know(files->dying[i], KIN_FOREIGN);
-    if (target != PROCS_SESSION)
-        know(kernel, KIN_KERNEL);
-    else
-        for (size_t i = 0; i < procs.count; i++)
-            if (procs.list[i].session == kernel)
-                procs.kin[i] = KIN_BELOW_KERNEL;
-    for (size_t i = 0; i < procs.count; i++)
-        tell(i, config);
 }
 
 /*** killing ***/
@@ -211,23 +223,17 @@ static bool is_dead(const struct proc *proc)
     return (proc->state == 'Z' || proc->state == 'X') && proc->threads <= 1;
 }
 
-/* The whole group under one lock, so that nobody in it outruns us by forking. The run and the kernel
- * have led sessions of their own from the beginning, and a group does not cross sessions. Only who has
- * just been forked may still be in ours. */
-static void kill_one(enum procs_target target, const struct proc *proc)
-{
-    (void)kill(proc->pid, SIGKILL);
-    if (target == PROCS_RUN && proc->group > 1 && proc->group != getpgrp())
-        (void)kill(-proc->group, SIGKILL);
-}
-
 int procs_kill(enum procs_target target, const struct config *config, pid_t kernel,
                const struct files *files)
 {
-    int r = take_picture();
+    const struct task task = {
+        .target = target, .config = config, .kernel = kernel, .files = files
+    };
+    int r = take_picture(&task);
     if (r < 0)
         return r;
-    tell_all(target, config, kernel, files);
+    for (size_t i = 0; i < procs.count; i++)
+        tell(i);
     enum kin wanted = target == PROCS_RUN ? KIN_RUN : KIN_BELOW_KERNEL;
     int left = procs.whole ? 0 : 1;
     for (size_t i = 0; i < procs.count; i++) {
@@ -241,7 +247,7 @@ int procs_kill(enum procs_target target, const struct config *config, pid_t kern
             continue;
         left++;
         if (kin == wanted)
-            kill_one(target, proc);
+            kill_one(&task, proc);
     }
     return left;
 }
