@@ -250,7 +250,7 @@ for timeout in (-1, 0, 1e308, 2**63 - 1, -(2**63), "30", [], 0.0000001):
     case(f"timeout is {json.dumps(timeout)}", tool({"code": "1", "timeout": timeout}), OK)
 for id in ("../../etc/passwd", "a/b", "\0", "x" * 10_000, "%2e%2e", "-rf", "é", " "):
     case(f"session_id is {id[:20]!a}", tool({"code": "1", "session_id": id}), OK)
-for language in ("cobol", "", "python\0", "PYTHON", 5, ["python"]):
+for language in ("cobol", "", "python\0", "PYTHON3", 5, ["python"]):
     case(f"language is {language!a}", tool({"code": "1", "language": language}), OK)
 for cursor in ("garbage", "", 5, {}, True, "\0", "' OR 1=1", "-1"):
     case(f"cursor is {cursor!a}", encode(request("tools/list", {"cursor": cursor})), INVALID_PARAMS)
