@@ -435,7 +435,7 @@ static void open_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (int sig = 1; sig < NSIG; sig++)
-        (void)signal(sig, SIG_DFL); /* guests inherit; KILL, STOP and the C library's own refuse */
+        (void)sys_default_signal(sig); /* guests inherit; KILL and STOP refuse, and need it not */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         die("signals", errno);
