@@ -68,7 +68,7 @@ def need(binary):
 # A server built with sanitizers is several times slower.
 def busyness():
     """How many times longer things take on a machine that others use, too."""
-    return max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+    return min(max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1) - 1), 8.0)
 
 
 PATIENCE = (5 if is_sanitized() else 1) * busyness()
