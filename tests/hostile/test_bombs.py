@@ -43,7 +43,7 @@ class Watch(threading.Thread):
 
     def run(self):
         try:
-            while not self.stop.wait(0.1):
+            while not self.times or not self.stop.wait(0.1):  # once at least
                 ping = self.jar.submit("ping")
                 ping.result(20)
                 self.pings.append(ping.took)
