@@ -70,18 +70,30 @@ static int count_processes(const char *text)
     return count;
 }
 
+/* Processes come and go in their own time: waits for them, for 10 s at most. */
+static void expect_processes(struct box *box, const char *text, int want)
+{
+    for (int i = 0; i < 500 && count_processes(text) != want; i++)
+        box_sleep(box, 20);
+    CHECK_INT(text, count_processes(text), want);
+}
+
 /* Those that wait for ever, with "$MARKrun" or "$MARKkernel" as their argument. */
+static char *marked(const struct box *box, const char *suffix)
+{
+    return xasprintf("%s%s", strchr(box->mark, '=') + 1, suffix);
+}
+
 static int count_marked(const struct box *box, const char *suffix)
 {
-    auto_free char *text = xasprintf("%s%s", strchr(box->mark, '=') + 1, suffix);
+    auto_free char *text = marked(box, suffix);
     return count_processes(text);
 }
 
 static void expect_marked(struct box *box, const char *suffix, int want)
 {
-    for (int i = 0; i < 500 && count_marked(box, suffix) != want; i++)
-        box_sleep(box, 20);
-    CHECK_INT(suffix, count_marked(box, suffix), want);
+    auto_free char *text = marked(box, suffix);
+    expect_processes(box, text, want);
 }
 
 /*** the kernel ***/
@@ -754,7 +766,7 @@ static void test_all_die_with_a_server_that_goes_in_a_message(void **state)
     CHECK_INT("messages", seen.messages, 1);
     CHECK("the run's end is told too", beside.done && beside.failed);
     expect_marked(box, "", 0);
-    CHECK_INT("the kernel", count_processes(source_path(box)), 0);
+    expect_processes(box, source_path(box), 0);
 }
 
 /*** an agent that lies ***/
