@@ -81,7 +81,8 @@ static const char *python_program(const struct config *config)
     return config->runtime[0] ? ENGINE_RUNTIME "/bin/python3" : "python3";
 }
 
-static struct session_options session_options(const struct config *config)
+static struct session_options session_options(const struct config *config,
+                                              struct packages *packages)
 {
     return (struct session_options){
         .idle_timeout_ms = config->session_timeout_ms,
@@ -94,6 +95,8 @@ static struct session_options session_options(const struct config *config)
         .output_bytes = config->output_limit,
         .flood_bytes = config->output_flood,
         .display_bytes = config->display_limit,
+        .packages = packages,
+        .max_package_sets = (size_t)config->package_max_sets,
         .python = python_program(config),
         .limits = sandbox_limits(config),
     };
@@ -107,6 +110,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     char instance[RANDOM_ID_SIZE];
     auto_free char *state_dir =
         config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
         .instance = instance,
@@ -124,8 +128,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     int r = missing_layers(config, strict, &options.allow_missing, err);
     if (r == 0)
         r = make_state_dir(state_dir, err);
+    if (r < 0)
+        return r;
+    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    installer_take_ids(&sandboxes->installer, &options, &installer);
+    options.packages = installer_shown_dir(&sandboxes->installer);
+    r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
     if (r == 0)
-        r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
+        installer_start(&sandboxes->installer, loop, config, &installer);
     return r;
 }
 
@@ -148,10 +158,12 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
     int r = open_engine(ret, loop, config, strict, err);
-    if (r < 0)
+    if (r < 0) {
+        sandboxes_close(ret);
         return r;
+    }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(config);
+    const struct session_options options = session_options(config, ret->installer.packages);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = (struct toolbox){
         .loop = loop,
@@ -169,6 +181,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 void sandboxes_close(struct sandboxes *sandboxes)
 {
     sessions_free(sandboxes->sessions);
+    installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
     *sandboxes = (struct sandboxes){ 0 };
 }

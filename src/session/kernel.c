@@ -44,6 +44,8 @@ static void on_message(const char *text, size_t len, void *data)
         return; /* late, or forged */
     if (str_eq(op, "display")) {
         run_on_display(session->cell, steal_ptr(&message), len);
+    } else if (str_eq(op, "install")) {
+        session_install_for_cell(session, message);
     } else if (str_eq(op, "done")) {
         session->cell_done = steal_ptr(&message);
         if (link_kernel_cell_end(session->agent, end_cell, session, &err) < 0)
@@ -111,6 +113,7 @@ int kernel_run(struct session_ref *session, struct run *run, const char *code, s
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", code);
+    json_put(request, "paths", session_package_paths(session));
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     (void)json_write(&text, request);
     return link_kernel_send(session->agent, text.data, text.len, err);

@@ -40,6 +40,7 @@ struct run {
     bool python;
 
     uint64_t started_ms;
+    uint64_t paused_ms; /* since when; 0: not now */
     struct timer *timer;
     struct output output;
     bool timed_out, cancelled;
@@ -96,6 +97,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     session->n_runs--;
     if (session->cell == run)
         session->cell = NULL;
+    if (run->python)
+        session_cell_gone(session);
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
@@ -348,11 +351,30 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 static void run_interrupt(struct run *run)
 {
     run->state = RUN_INTERRUPTED;
-    if (run->python)
+    if (run->python) {
+        session_cell_gone(run->session);
         link_kernel_interrupt(run->session->agent);
-    else
+    } else
         link_interrupt(run->session->agent);
     timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
+}
+
+void run_pause(struct run *run)
+{
+    if (run->state != RUN_RUNNING || run->paused_ms)
+        return;
+    run->paused_ms = clock_ms();
+    timer_stop(run->timer);
+}
+
+void run_resume(struct run *run)
+{
+    if (run->state != RUN_RUNNING || !run->paused_ms)
+        return;
+    run->timeout_ms += clock_ms() - run->paused_ms;
+    run->paused_ms = 0;
+    uint64_t used = clock_ms() - run->started_ms;
+    timer_start(run->timer, used < run->timeout_ms ? run->timeout_ms - used : 0);
 }
 
 /* Time is up: for the run, for its answer to SIGINT, for its answer to SIGKILL. */
@@ -390,7 +412,10 @@ static int run_start(struct run *run, struct err *err)
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
+    auto_free char *packages = session_package_variable(run->session);
+    const char *const env[] = { packages, NULL };
     const struct link_run_spec spec = {
+        .env = env,
         .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
         .cwd = "",
         .code = run->code,
