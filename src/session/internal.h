@@ -31,7 +31,7 @@ enum session_state {
 struct session_ref {
     struct sessions *sessions;
     struct list link; /* sessions->all */
-    char id[RANDOM_ID_SIZE];
+    char id[SESSION_ID_MAX + 1];
     char *owner;
     enum session_state state;
     struct sandbox_limits limits;
@@ -56,9 +56,9 @@ struct session_ref {
 
 /* NULL when there is none of that id and owner. Counts as use. */
 struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id);
-/* A new one, being opened; NULL and err when there are too many. */
+/* A new one, being opened; NULL and err when there are too many, or the plan cannot be. */
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct sandbox_limits *limits, struct err *err);
+                                 const struct session_plan *plan, struct err *err);
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
 

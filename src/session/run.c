@@ -487,15 +487,15 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
                        "language: %.32s is not known; use python, bash, sh or node",
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
-    struct session_ref *session =
-        fresh ? NULL : session_find(sessions, spec->owner, spec->session_id);
+    const char *id = !fresh ? spec->session_id : spec->plan ? spec->plan->id : NULL;
+    struct session_ref *session = id ? session_find(sessions, spec->owner, id) : NULL;
     if (!fresh && !session)
         return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
     if (session && session->n_runs > sessions->options.max_queue)
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
-    if (fresh)
-        session = session_make(sessions, spec->owner, spec->limits, err);
+    if (!session)
+        session = session_make(sessions, spec->owner, spec->plan, err);
     if (!session)
         return -err->code;
 

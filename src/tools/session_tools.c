@@ -91,10 +91,11 @@ static void start_session(struct mcp_call *call, const void *arguments, void *da
 {
     const struct toolbox *box = data;
     struct sandbox_limits limits = box->limits;
+    const struct session_plan plan = { .limits = &limits };
     struct err err = { 0 };
     mcp_call_defer(call, NULL, NULL);
     if (lower_limits(&limits, arguments, &err) < 0 ||
-        session_open(box->sessions, mcp_call_owner(call), &limits, on_open, call, &err) < 0)
+        session_open(box->sessions, mcp_call_owner(call), &plan, on_open, call, &err) < 0)
         mcp_call_fail(call, "start_session: %s", err.msg);
 }
 

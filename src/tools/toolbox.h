@@ -16,9 +16,6 @@ struct toolbox {
     size_t max_list;              /* entries of one listing */
 };
 
-/* A field of most tools. */
-#define SESSION_ID_MAX 64
-
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);
