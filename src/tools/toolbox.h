@@ -10,6 +10,7 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
+    bool strip_ansi;              /* of progress messages; results are stripped by the session */
     size_t max_answer;            /* bytes of one result, as mcp_limits has it */
     size_t max_read;              /* bytes of a file in one answer */
     size_t max_write;             /* bytes of a file in one call */
