@@ -55,14 +55,18 @@ json_t *session_package_paths(const struct session_ref *session)
     return paths;
 }
 
-char *session_package_variable(const struct session_ref *session)
+char *session_python_path(const struct session_ref *session)
 {
+    static const char variable[] = "PYTHONPATH=";
     if (session->packages.n_sets == 0)
         return NULL;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     for (size_t i = session->packages.n_sets; i > 0; i--)
-        (void)buf_printf(&text, "%s%s", text.len ? ":" : "PYTHONPATH=",
+        (void)buf_printf(&text, "%s%s", text.len ? ":" : variable,
                          package_set_path(session->packages.sets[i - 1]));
+    for (char **word = session->env; *word; word++)
+        if (str_has_prefix(*word, variable))
+            (void)buf_printf(&text, ":%s", *word + sizeof(variable) - 1);
     return buf_steal(&text);
 }
 

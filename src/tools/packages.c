@@ -32,7 +32,7 @@ static void installation_free(struct installation *installation)
 static void on_output(const char *bytes, size_t len, void *data)
 {
     const struct installation *installation = data;
-    progress_add(installation->progress, bytes, len);
+    progress_add(installation->progress, LINK_STDOUT, bytes, len);
 }
 
 static void on_done(const struct install_result *result, void *data)
@@ -66,7 +66,7 @@ int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
     installation->box = box;
     installation->session_id = xstrdup(session_id);
     installation->on_installed = on_installed;
-    installation->progress = progress_new(box->loop, call);
+    installation->progress = progress_new(box, call);
     int r = session_install(box->sessions, mcp_call_owner(call), session_id, packages->items,
                             packages->count, &events, installation, &installation->install, err);
     if (r < 0)
@@ -189,7 +189,7 @@ static void install_packages(struct mcp_call *call, const void *arguments, void 
     *asked = (struct install_call){ call, box, args->packages };
     if (sessions_check_packages(box->sessions, args->packages.items, args->packages.count, &err) <
             0 ||
-        session_open(box->sessions, mcp_call_owner(call), &box->limits, on_open, asked, &err) < 0) {
+        session_open(box->sessions, mcp_call_owner(call), NULL, on_open, asked, &err) < 0) {
         free(asked);
         mcp_call_fail(call, "install_packages: %s", err.msg);
     }
