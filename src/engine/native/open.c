@@ -253,6 +253,12 @@ int native_host_open(const struct engine_options *options, struct native_started
     guard_end(&guard);
     host_done(&host);
 
+    if (options->network) { /* its first word comes to the loop, like all others */
+        started.wire = steal_fd(&wire);
+        started.keeper = keeper;
+        *ret = started;
+        return 0;
+    }
     struct wire_event first;
     struct pollfd watched = { .fd = wire, .events = POLLIN };
     ssize_t n = poll(&watched, 1, FIRST_WORD_MS) == 1 ? recv(wire, &first, sizeof(first), 0) : -1;
