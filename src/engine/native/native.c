@@ -637,7 +637,8 @@ static int try_one(struct native *native, struct err *err)
     int fd = -1, r;
     while ((r = receive(native, 0, &event, &fd)) == 0) {
         struct pollfd watched = { .fd = native->started.wire, .events = POLLIN };
-        (void)poll(&watched, 1, -1); /* the loop's poll has made the socket one that does not wait */
+        (void)poll(&watched, 1,
+                   -1); /* the loop's poll has made the socket one that does not wait */
     }
     if (r < 0)
         return err_set(err, EIO, "the spawner died at its first sandbox");
