@@ -145,7 +145,8 @@ static enum outcome judge(const struct run *run)
         return OUTCOME_TIMEOUT;
     if (run->cancelled)
         return OUTCOME_INTERRUPTED;
-    if (!exit->signaled && exit->code == 0 && !exit->failure[0])
+    /* A kernel that leaves with os._exit(0) takes the state with it: not a success. */
+    if (!exit->signaled && exit->code == 0 && !exit->failure[0] && !run->kernel_lost)
         return OUTCOME_OK;
     if (run->memory_hit)
         return OUTCOME_MEMORY_LIMIT;
@@ -366,10 +367,7 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
-    struct link_exit end = *exit;
-    if (!end.signaled && end.code == 0 && !end.failure[0] && !end.flooded)
-        end.code = 1; /* os._exit(0) took the state with it: not a success */
-    run_judge(run, &end);
+    run_judge(run, exit);
 }
 
 static void run_interrupt(struct run *run)
