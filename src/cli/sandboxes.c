@@ -96,6 +96,10 @@ static struct session_options session_options(const struct config *config)
         .display_bytes = config->display_limit,
         .python = python_program(config),
         .limits = sandbox_limits(config),
+        .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
+        .kernel_pool_max = (size_t)config->pool_size,
+        .pool_max_creations = (size_t)config->pool_max_creations,
+        .pool_max_age_ms = config->pool_max_age_ms,
     };
 }
 

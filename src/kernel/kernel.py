@@ -101,6 +101,7 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -990,6 +991,9 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
+        if run.options["forget"]:
+            linecache.clearcache()
+            self.reset()
 
         notes = run.notes()
         files, counted = [], True

@@ -79,6 +79,8 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     struct run *run = steal_ptr(&session->cell);
     if (run)
         run_on_kernel_lost(run, exit);
+    else if (!session->owner)
+        pool_on_kernel_lost(session);
 }
 
 static int start_kernel(struct session_ref *session, struct err *err)
@@ -111,6 +113,8 @@ int kernel_run(struct session_ref *session, struct run *run, const char *code, s
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", code);
+    if (run_is_warm_up(run))
+        json_put(request, "options", json_pack("{s:b}", "forget", 1));
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     (void)json_write(&text, request);
     return link_kernel_send(session->agent, text.data, text.len, err);
