@@ -54,7 +54,7 @@ static void on_warm(const struct run_result *result, void *data);
 
 static void make_one(struct pool *pool)
 {
-    struct session_ref *session = session_begin(pool->sessions, &pool->sessions->options.limits);
+    struct session_ref *session = session_begin(pool->sessions, &(struct session_plan){ 0 });
     list_add_tail(&pool->making, &session->link);
     stats_of(pool)->kernels_making++;
     session_warm_up(session, WARM_UP_MS, on_warm, session);

@@ -22,7 +22,7 @@ enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250, BUCKETS_MAX = 1 << 14 };
 struct info_request {
     struct list link; /* session->infos */
     struct session_info info;
-    char id[RANDOM_ID_SIZE];
+    char id[SESSION_ID_MAX + 1];
     session_info_fn *on_info;
     void *data;
 };
@@ -138,28 +138,30 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
     session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
 }
 
-struct session_ref *session_begin(struct sessions *sessions, const struct sandbox_limits *limits)
+struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan)
 {
     struct session_ref *session = xcalloc(1, sizeof(*session));
     session->sessions = sessions;
     random_id(session->id);
-    session->limits = *limits;
+    plan_take(session, plan);
+    session->limits = plan->limits ? *plan->limits : sessions->options.limits;
     session->created_ms = clock_ms();
     list_init(&session->link);
     list_init(&session->bucket);
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
-    const struct sandbox_plan plan = { .limits = session->limits };
-    session->pending = engine_start(sessions->engine, &plan, on_started, session);
+    const struct sandbox_plan sandbox = { .limits = session->limits };
+    session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
 }
 
 /* From here on it is somebody's: in the table, and counted. */
-static void session_admit(struct session_ref *session, const char *owner)
+static void session_admit(struct session_ref *session, const char *owner, const char *id)
 {
     struct sessions *sessions = session->sessions;
     session->owner = xstrdup(owner);
+    memcpy(session->id, id, sizeof(session->id));
     session->created_ms = clock_ms();
     list_add_tail(bucket_of(sessions, owner, session->id), &session->bucket);
     sessions->count++;
@@ -169,16 +171,61 @@ static void session_admit(struct session_ref *session, const char *owner)
     session_touch(session);
 }
 
-static bool are_default(const struct sessions *sessions, const struct sandbox_limits *limits)
+static bool is_default(const struct sandbox_limits *limits, const struct sessions *sessions)
 {
     _Static_assert(sizeof(*limits) == 10 * sizeof(uint64_t), "no padding to compare");
-    return memcmp(limits, &sessions->options.limits, sizeof(*limits)) == 0;
+    return !limits || memcmp(limits, &sessions->options.limits, sizeof(*limits)) == 0;
+}
+
+/* One from the pool, made fit for the plan; NULL when there is none that can be. Python reads some
+ * variables of the environment only when it starts; an import policy it takes any time. */
+static struct session_ref *session_from_pool(struct sessions *sessions,
+                                             const struct session_plan *plan)
+{
+    if (!is_default(plan->limits, sessions) || json_object_size(plan->env) > 0)
+        return NULL;
+    struct session_ref *session = pool_take(sessions->pool);
+    if (session && (plan->allowed_modules || plan->blocked_modules)) {
+        plan_take(session, plan);
+        session->configured = false;
+    }
+    return session;
+}
+
+_Static_assert((int)SESSION_ID_RANDOM == (int)RANDOM_ID_LEN, "what random_id() writes");
+
+/* Fills in the id: the chosen one, or a secret. */
+static int choose_id(char *ret, const struct session_plan *plan, struct err *err)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    if (plan->id) {
+        size_t len = strspn(plan->id, allowed);
+        if (len < 1 || len > SESSION_ID_MAX || plan->id[len])
+            return err_set(err, EINVAL, "session_id: use 1 to %d letters, digits, '_', '.' or '-'",
+                           SESSION_ID_MAX);
+        memcpy(ret, plan->id, len + 1);
+        return 0;
+    }
+    size_t len = plan->id_len ? plan->id_len : SESSION_ID_RANDOM;
+    if (len < SESSION_ID_RANDOM_MIN || len > SESSION_ID_RANDOM)
+        return err_set(err, EINVAL, "a secret id has %d to %d characters", SESSION_ID_RANDOM_MIN,
+                       SESSION_ID_RANDOM);
+    random_id(ret);
+    ret[len] = '\0';
+    return 0;
 }
 
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct sandbox_limits *limits, bool python, struct err *err)
+                                 const struct session_plan *plan, bool python, struct err *err)
 {
+    static const struct session_plan defaults = { 0 };
     const struct session_options *options = &sessions->options;
+    char id[SESSION_ID_MAX + 1];
+    if (!plan)
+        plan = &defaults;
+    if (choose_id(id, plan, err) < 0 || plan_check(plan, err) < 0)
+        return NULL;
     if (sessions->count >= options->max_sessions) {
         (void)err_set(err, EAGAIN, "the server has %zu sessions open, its limit; try again later",
                       sessions->count);
@@ -190,21 +237,19 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
                       options->max_sessions_per_owner);
         return NULL;
     }
-    struct session_ref *session = NULL;
-    if (!limits)
-        limits = &options->limits;
-    if (python && are_default(sessions, limits))
-        session = pool_take(sessions->pool);
+    struct session_ref *session = python ? session_from_pool(sessions, plan) : NULL;
     if (!session)
-        session = session_begin(sessions, limits);
-    session_admit(session, owner);
+        session = session_begin(sessions, plan);
+    session_admit(session, owner, id);
     return session;
 }
 
-int session_open(struct sessions *sessions, const char *owner, const struct sandbox_limits *limits,
+int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err)
 {
-    struct session_ref *session = session_make(sessions, owner, limits, /* python= */ false, err);
+    if (plan && plan->id && session_find(sessions, owner, plan->id))
+        return err_set(err, EEXIST, "session_id: there is a session of that name already");
+    struct session_ref *session = session_make(sessions, owner, plan, /* python= */ false, err);
     if (!session)
         return -err->code;
     struct opener *opener = xcalloc(1, sizeof(*opener));
@@ -270,6 +315,7 @@ void session_release(struct session_ref *session)
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
     json_decref(session->cell_done);
+    plan_done(session);
     free(session->owner);
     free(session);
 }

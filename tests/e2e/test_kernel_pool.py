@@ -222,6 +222,15 @@ def test_only_python_with_the_usual_limits_comes_from_the_pool(start):
     assert info["limits"]["memory_bytes"] == 300 << 20
 
 
+def test_a_kernel_that_waited_has_the_server_s_environment_and_policy(start):
+    server = start("--env", "GREETING=hello", "--allowed-modules", "math,os")
+    server.wait_ready(2)
+    run = server.execute("import os, math; os.environ['GREETING']")
+    assert run.said["result"] == "'hello'", run
+    assert "ImportError" in server.execute("import socket", run.session).error
+    assert server.metric("hits_total") == 1
+
+
 def test_kernels_in_the_pool_are_no_sessions(start):
     server = start("--max-sessions", "2", "--kernel-pool-size", "4")
     server.wait_ready(4)
