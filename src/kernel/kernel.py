@@ -107,6 +107,7 @@ OPTIONS = {  # of "execute"
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
+    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -1169,6 +1170,9 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
+        if run.options["forget"]:
+            linecache.clearcache()
+            self.reset()
 
         notes = run.notes()
         if refused:
