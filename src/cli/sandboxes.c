@@ -112,6 +112,13 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         .instance = instance,
         .rootfs = config->rootfs,
         .runtime = config->runtime,
+        /* Warming up takes longer than a single run does. */
+        .kernels = { .python = config->zygote && config->pool_enabled ? python_program(config) : "",
+                     .preload = (const char *const *)config->preload.items,
+                     .n_preload = config->preload.count,
+                     .memory_bytes = config->zygote_memory,
+                     .max_forks = (uint64_t)config->zygote_max_forks,
+                     .max_age_ms = config->zygote_max_age_ms },
         .uid_base = (uint32_t)config->uid_base,
         .uid_count = (uint32_t)config->uid_count,
         .pool_enabled = config->pool_enabled,

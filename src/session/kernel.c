@@ -69,11 +69,17 @@ static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
         run_on_gap(session->cell, stream, bytes);
 }
 
+static void begin(struct session_ref *session, bool joined);
+
 static void on_exit_frame(const struct link_exit *exit, void *data)
 {
     struct session_ref *session = data;
     if (!exit)
         return; /* the session ends, and tells its runs */
+    if (exit->absent && session->joined && session->cell) {
+        begin(session, /* joined= */ false);
+        return;
+    }
     json_decref(session->cell_done);
     session->cell_done = NULL;
     struct run *run = steal_ptr(&session->cell);
@@ -81,32 +87,31 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
         run_on_kernel_lost(run, exit);
 }
 
-static int start_kernel(struct session_ref *session, struct err *err)
+/* `joined`: sandbox_add_kernel() has put it there. */
+static int start_kernel(struct session_ref *session, bool joined, struct err *err)
 {
     const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
-    static const char *const env[] = { "PYTHONDONTWRITEBYTECODE=1", "MPLBACKEND=agg",
-                                       "MPLCONFIGDIR=/tmp/.matplotlib", NULL };
+    static const char *const env[] = { KERNEL_ENVIRONMENT, NULL };
     static const struct link_kernel_events events = {
         .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
     };
     const struct link_kernel_spec spec = { .argv = argv,
                                            .env = env,
                                            .cwd = "",
-                                           .source = kernel_source,
-                                           .source_len = kernel_source_len };
+                                           .source = joined ? NULL : kernel_source,
+                                           .source_len = joined ? 0 : kernel_source_len,
+                                           .joined = joined };
+    session->joined = joined;
     return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
-int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err)
+static int send_cell(struct session_ref *session, const char *code, struct err *err)
 {
     const struct session_options *options = &session->sessions->options;
-    int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
-    if (r == 0)
-        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
+    int r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
                              options->flood_bytes, err);
     if (r < 0)
         return r;
-    session->cell = run;
     auto_json *request = json_object();
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
@@ -114,4 +119,35 @@ int kernel_run(struct session_ref *session, struct run *run, const char *code, s
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     (void)json_write(&text, request);
     return link_kernel_send(session->agent, text.data, text.len, err);
+}
+
+static void begin(struct session_ref *session, bool joined)
+{
+    struct err err = { 0 };
+    int r = start_kernel(session, joined, &err);
+    if (r == 0)
+        r = send_cell(session, run_code(session->cell), &err);
+    if (r < 0)
+        session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
+    else if (run_is_stopping(session->cell))
+        link_kernel_interrupt(session->agent);
+}
+
+static void on_added(int code, void *data)
+{
+    struct session_ref *session = data;
+    session->adding = false;
+    if (session->cell && session->agent) /* else its run has been given up meanwhile */
+        begin(session, /* joined= */ code == 0);
+}
+
+int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err)
+{
+    session->cell = run;
+    if (link_kernel_alive(session->agent))
+        return send_cell(session, code, err);
+    if (!session->adding)
+        sandbox_add_kernel(session->sandbox, on_added, session);
+    session->adding = true;
+    return 0;
 }

@@ -336,6 +336,16 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     run_judge(run, &exit);
 }
 
+const char *run_code(const struct run *run)
+{
+    return run->code;
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
+}
+
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
