@@ -958,6 +958,8 @@ class Kernel:
         elif importlib.util.find_spec("IPython") is not None:
             self.namespace["get_ipython"] = self.get_ipython
         self.hidden = dict(self.namespace)
+        if self.shell is not None:
+            self.shell.user_ns_hidden.update(self.hidden)  # what %who leaves out
 
     # -- a run --
 

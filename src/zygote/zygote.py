@@ -100,8 +100,6 @@ def take_environment(block):
 
 
 def main():
-    import ctypes
-
     try:
         kernel, library, words, environment = be_ready(tuple(sys.argv[1:]))
     except BaseException as exc:
@@ -109,7 +107,7 @@ def main():
         return
     size = library.zygote_serve(words)
     # Whoever comes here is a child, and a guest.
-    block = ctypes.string_at(library.zygote_environment(), size)
+    block = sys.modules["ctypes"].string_at(library.zygote_environment(), size)
     if block != environment:
         take_environment(block)
     kernel.serve(3)
