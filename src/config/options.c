@@ -280,6 +280,9 @@ const struct option config_options[] = {
         .help = "After so many kernels that process is renewed, in the background.") },
     { SANDBOX, DURATION("zygote_max_age", zygote_max_age, "1h", SECOND, 365.0 * DAY,
         .help = "After this time, too.") },
+    { SANDBOX, BOOL("zygote_huge_pages", zygote_huge_pages, "true",
+        .help = "Put its memory into huge pages, which makes forks quicker and costs some memory, "
+                "once.") },
     { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
         .check = is_layer,
         .allowed = "names of layers as belljar doctor prints them, such as memory_limit",

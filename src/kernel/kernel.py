@@ -1411,7 +1411,9 @@ class Kernel:
         self.streams.restore()
         self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        self.keep_modules()
+        # In a zygote's child they are kept already, and a copy touches a page for each.
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
@@ -1696,6 +1698,7 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    KERNEL.keep_modules()
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -1789,7 +1792,6 @@ def serve(fd=3, workspace="/workspace"):
     """Be a kernel on this descriptor until it is closed. Does not return."""
     status = 1
     try:
-        set_environment()
         after_fork()
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
@@ -1804,6 +1806,7 @@ def serve(fd=3, workspace="/workspace"):
 
 
 def main(argv):
+    set_environment()
     serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
 
 

@@ -9,6 +9,7 @@
 
 #include "agent/door.h"
 #include "agent/guest.h"
+#include "zygote/pages.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -106,6 +107,8 @@ const char *zygote_open(void)
     zygote.pid = getpid();
     if (prctl(PR_GET_NAME, zygote.name) < 0 || prctl(PR_SET_NAME, "belljar-zygote") < 0)
         return "prctl";
+    if (zygote.setup.huge_pages)
+        pages_gather();
     return NULL;
 }
 
@@ -308,6 +311,8 @@ static bool obey(const struct zygote_order *order, const int *fds)
 /* Returns in children only, as kernels that have not run anything: the length of zygote_environment(). */
 int zygote_serve(const char *imported)
 {
+    if (zygote.setup.huge_pages)
+        pages_collapse();
     zygote.data_bytes = own_data();
     tell(ZYGOTE_READY, 0, 0, imported);
     for (;;) {

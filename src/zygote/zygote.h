@@ -46,7 +46,8 @@ struct zygote_setup {
     uint32_t namespaces; /* of a sandbox, for setns(2), beside its pid namespace */
     uint32_t other_user; /* 1: a guest has a uid of its own; 0: the one there is */
     uint32_t has_landlock;
-    uint32_t n_filter; /* struct sock_filter that follow */
+    uint32_t huge_pages; /* 1: lay memory out so that a fork is cheap (pages.h) */
+    uint32_t n_filter;   /* struct sock_filter that follow */
 };
 
 /* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, and as many descriptors of

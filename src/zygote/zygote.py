@@ -110,6 +110,7 @@ def main():
     block = sys.modules["ctypes"].string_at(library.zygote_environment(), size)
     if block != environment:
         take_environment(block)
+        kernel.set_environment()
     kernel.serve(3)
 
 

@@ -184,6 +184,7 @@ static int make_setup(const struct native_host *host)
         .namespaces = (uint32_t)(CLONE_NEWUSER | box_namespaces(host)),
         .other_user = host->own_uids,
         .has_landlock = host->landlock >= 0,
+        .huge_pages = host->zygote.huge_pages,
         .n_filter = host->guest_filter.len,
     };
     size_t filter_len = host->guest_filter.len * sizeof(struct sock_filter);
