@@ -411,6 +411,15 @@ class AfterImport:
         return load
 
 
+def after_matplotlib(matplotlib):
+    """Lend it the list of fonts that was made with the environment: to look for them takes long."""
+    place = matplotlib.get_cachedir()
+    made = f"{sys.prefix}/share/belljar"
+    for name in os.listdir(made) if place and os.path.isdir(made) else ():
+        if name.startswith("fontlist-") and not os.path.lexists(f"{place}/{name}"):
+            os.symlink(f"{made}/{name}", f"{place}/{name}")
+
+
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
@@ -443,6 +452,7 @@ def after_pillow_show(image_show):
 AFTER_IMPORT = AfterImport(
     {
         "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,

@@ -393,6 +393,25 @@ def test_magics_work_and_what_was_tried_before_is_forgotten(data_jar):
     assert python(data_jar, plots, run.session).said["result"] == "[]"
 
 
+@pytest.mark.parametrize("flags", [[], ["--no-zygote"]])
+def test_fonts_are_not_looked_for_in_each_sandbox(flags):
+    if not list(RUNTIME.glob("share/belljar/fontlist-*")):
+        pytest.skip("the runtime has no list of fonts: run tools/runtime")
+    with open_jar(*with_runtime(), *flags, warm=not flags) as jar:
+        code = """
+import matplotlib.pyplot as plt, matplotlib, os, logging
+plt.plot([1, 2]); plt.show()
+print([os.readlink(entry.path) for entry in os.scandir(matplotlib.get_cachedir())] if not forked else [])
+"""
+        run = python(jar, f"forked = {IS_FORKED}" + code)
+        assert run.outcome == "ok" and not run.stderr, run
+        lent = [
+            f"/opt/belljar/runtime/{path.relative_to(RUNTIME)}"
+            for path in RUNTIME.glob("share/belljar/*")
+        ]
+        assert run.stdout.splitlines()[-1] == (str(lent) if flags else "[]")
+
+
 # --- ends -----------------------------------------------------------------------------------------------
 
 ENDS = [
@@ -511,9 +530,7 @@ def make_interpreter(place, as_zygote):
     (place / "bin").mkdir()
     script = place / "bin/python3"
     script.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in *zygote.py*) {as_zygote} ;; esac\n'
-        'exec /usr/bin/python3 "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *zygote.py*) {as_zygote} ;; esac\nexec /usr/bin/python3 "$@"\n'
     )
     script.chmod(0o755)
     return ["--runtime", str(place)]
@@ -554,7 +571,7 @@ def test_an_interpreter_that_is_replaced_fails_no_call(place):
     with open_jar(*flags) as jar:
         assert is_forked(jar)
         (place / "bin/python3").rename(place / "bin/old")
-        (place / "bin/python3").write_text("#!/bin/sh\nexec /usr/bin/python3 -X dev \"$@\"\n")
+        (place / "bin/python3").write_text('#!/bin/sh\nexec /usr/bin/python3 -X dev "$@"\n')
         (place / "bin/python3").chmod(0o755)
         for pid in zygotes(jar):
             os.kill(pid, signal.SIGKILL)
