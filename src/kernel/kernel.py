@@ -521,6 +521,15 @@ class AfterImport:
         return load
 
 
+def after_matplotlib(matplotlib):
+    """Lend it the list of fonts that was made with the environment: to look for them takes long."""
+    place = matplotlib.get_cachedir()
+    made = f"{sys.prefix}/share/belljar"
+    for name in os.listdir(made) if place and os.path.isdir(made) else ():
+        if name.startswith("fontlist-") and not os.path.lexists(f"{place}/{name}"):
+            os.symlink(f"{made}/{name}", f"{place}/{name}")
+
+
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
@@ -553,6 +562,7 @@ def after_pillow_show(image_show):
 AFTER_IMPORT = AfterImport(
     {
         "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
@@ -1137,6 +1147,8 @@ class Kernel:
         elif importlib.util.find_spec("IPython") is not None:
             self.namespace["get_ipython"] = self.get_ipython
         self.hidden = dict(self.namespace)
+        if self.shell is not None:
+            self.shell.user_ns_hidden.update(self.hidden)  # what %who leaves out
 
     # -- a run --
 
@@ -1608,7 +1620,9 @@ class Kernel:
         self.streams.restore()
         self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        self.keep_modules()
+        # In a zygote's child they are kept already, and a copy touches a page for each.
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
@@ -1951,6 +1965,7 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    KERNEL.keep_modules()
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -2044,7 +2059,6 @@ def serve(fd=3, workspace="/workspace"):
     """Be a kernel on this descriptor until it is closed. Does not return."""
     status = 1
     try:
-        set_environment()
         after_fork()
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
@@ -2059,6 +2073,7 @@ def serve(fd=3, workspace="/workspace"):
 
 
 def main(argv):
+    set_environment()
     serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
 
 

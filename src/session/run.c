@@ -368,6 +368,19 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     run_judge(run, &exit);
 }
 
+void run_cell(const struct run *run, struct cell *ret)
+{
+    *ret = (struct cell){ .code = run->code,
+                          .state = run->variables,
+                          .want_state = run->want_state,
+                          .forget = run->warm_up };
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
+}
+
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
@@ -443,10 +456,8 @@ static int run_start(struct run *run, struct err *err)
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
-        const struct cell cell = { .code = run->code,
-                                   .state = run->variables,
-                                   .want_state = run->want_state,
-                                   .forget = run->warm_up };
+        struct cell cell;
+        run_cell(run, &cell);
         return kernel_run(run->session, run, &cell, err);
     }
     return link_run(run->session->agent, &spec, &events, run, err);
