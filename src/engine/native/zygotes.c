@@ -20,6 +20,7 @@
 #include <time.h>
 
 enum {
+    BEGIN_MS = 60, /* the server makes its first sandbox, and answers its first client, before */
     WARM_UP_MS = 120000, /* imports from a cold disk take their time */
     ORDER_MS = 2000,
     LEAVE_MS = 10000,
@@ -530,6 +531,7 @@ void zygotes_init(struct zygotes *zygotes, const struct native_host *host,
     zygotes->host = host;
     zygotes->events = *events;
     zygotes->data = data;
+    zygotes->retry_ms = now_ms() + BEGIN_MS;
     for (size_t i = 0; i < ZYGOTES_MAX; i++)
         zygotes->all[i].control = zygotes->all[i].pidfd = -1;
 }
