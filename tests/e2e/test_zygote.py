@@ -130,7 +130,7 @@ facts["SigQ"] = facts["SigQ"].split("/")[1]
 facts["depth"] = len(status["NSpid"].split())
 facts["session"] = os.getpid() == os.getsid(0) == os.getpgid(0)
 facts["limits"] = read("/proc/self/limits")
-facts["cgroup"] = re.sub(r"belljar-[^/]*/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
+facts["cgroup"] = re.sub(r"(belljar-[^/]*)?/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
 facts["oom"] = read("/proc/self/oom_score_adj")
 facts["mounts"] = sorted(line.split(" ", 4)[4] for line in read("/proc/self/mountinfo").splitlines())
 facts["namespaces"] = sorted(os.listdir("/proc/self/ns"))

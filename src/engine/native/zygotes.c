@@ -20,7 +20,7 @@
 #include <time.h>
 
 enum {
-    BEGIN_MS = 60, /* the server makes its first sandbox, and answers its first client, before */
+    BEGIN_MS = 250,      /* a client that only looks at what there is has gone by then */
     WARM_UP_MS = 120000, /* imports from a cold disk take their time */
     ORDER_MS = 2000,
     LEAVE_MS = 10000,
@@ -280,6 +280,15 @@ static struct zygote_process *serving(struct zygotes *zygotes)
     return NULL;
 }
 
+/* The first, or one that warms up. */
+static bool is_coming(const struct zygotes *zygotes)
+{
+    bool coming = zygotes->generation == 0 && zygotes->host->zygote.python[0];
+    for (size_t i = 0; i < ZYGOTES_MAX; i++)
+        coming |= zygotes->all[i].state == ZYGOTE_WARMING;
+    return coming;
+}
+
 static int send_order(int control, const struct zygote_order *order, const int *fds, size_t n_fds)
 {
     union {
@@ -303,8 +312,10 @@ int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *o
                   const int *fds, size_t n_fds)
 {
     struct zygote_process *process = serving(zygotes);
-    if (!process || zygotes->n_orders == ZYGOTES_ORDERS_MAX)
-        return -EAGAIN;
+    if (!process)
+        return is_coming(zygotes) ? -EAGAIN : -ENXIO;
+    if (zygotes->n_orders == ZYGOTES_ORDERS_MAX)
+        return -EBUSY;
     order->magic = ZYGOTE_MAGIC;
     order->ticket = ++zygotes->ticket;
     int r = send_order(process->control, order, fds, n_fds);
