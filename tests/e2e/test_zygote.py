@@ -206,6 +206,32 @@ print(json.dumps({fd: os.readlink(f"/proc/self/fd/{fd}").split(":")[0]
     assert python(jar, files).stdout == "[]\n"
 
 
+LOOK = "import ctypes, os; c = ctypes.CDLL(None); c.getenv.restype = ctypes.c_char_p\n"
+
+
+def test_the_environment_of_a_session_is_that_of_its_kernel(jar):
+    session = jar.tool("start_session", env={"COLOUR": "blue", "EMPTY": ""})["session_id"]
+    assert is_forked(jar, session)
+    code = (
+        LOOK + "os.environ['COLOUR'], os.environ['EMPTY'], c.getenv(b'COLOUR'), os.environ['HOME']"
+    )
+    assert python(jar, code, session).said["result"] == "('blue', '', b'blue', '/workspace')"
+    shell = "import subprocess; subprocess.getoutput('echo $COLOUR $MPLBACKEND')"
+    assert python(jar, shell, session).said["result"] == "'blue agg'"
+    other = python(jar, "import os; 'COLOUR' in os.environ")
+    assert other.said["result"] == "False"
+
+
+def test_what_an_interpreter_reads_at_its_start_gets_it_a_new_one(jar):
+    session = jar.tool("start_session", env={"PYTHONUTF8": "0", "PYTHONHASHSEED": "0"})[
+        "session_id"
+    ]
+    assert not is_forked(jar, session)
+    first = python(jar, "hash('x')", session).said["result"]
+    session = jar.tool("start_session", env={"PYTHONHASHSEED": "0"})["session_id"]
+    assert python(jar, "hash('x')", session).said["result"] == first
+
+
 # --- state that must differ ---------------------------------------------------------------------------
 
 SEEDS = """
