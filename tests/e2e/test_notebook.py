@@ -3,7 +3,6 @@
 
 import base64
 import io
-import json
 import os
 import pathlib
 import re
@@ -14,6 +13,7 @@ import belljar
 import nbformat
 import pytest
 from belljar import PATIENCE, need
+from jupyter_kernel import make_kernel
 from PIL import Image
 from sandboxes import Jar, as_user, ordinary_user
 
@@ -36,14 +36,6 @@ OTHERWISE = {
     "a figure as result": ("images", "Jupyter shows the same picture twice, belljar once"),
     "help": ("stdout", "Jupyter opens a pager; here nobody turns pages, so it is printed"),
 }
-
-# The runtime's own libraries come first; of the test's environment only what it lacks.
-LAUNCHER = """
-import sys
-sys.path.append({site!r})
-from ipykernel import kernelapp
-kernelapp.launch_new_instance()
-"""
 
 
 def read_cells():
@@ -73,30 +65,9 @@ def normal(text):
 # --- Jupyter ---------------------------------------------------------------------------------------
 
 
-def make_kernel(place):
-    """A kernel of Jupyter's that is the runtime's interpreter."""
-    import ipykernel
-
-    site = str(pathlib.Path(ipykernel.__file__).parents[1])
-    spec = {
-        "argv": [
-            str(RUNTIME / "bin/python"),
-            "-c",
-            LAUNCHER.format(site=site),
-            "-f",
-            "{connection_file}",
-        ],
-        "display_name": "runtime",
-        "language": "python",
-    }
-    folder = place / "share/jupyter/kernels/runtime"
-    folder.mkdir(parents=True)
-    (folder / "kernel.json").write_text(json.dumps(spec))
-
-
 def nbconvert(place, workspace):
     """The notebook with what its cells gave."""
-    make_kernel(place)
+    jupyter_path = make_kernel(place, RUNTIME)
     book = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for _title, code in CELLS],
         metadata={"kernelspec": {"name": "runtime", "display_name": "runtime"}},
@@ -104,7 +75,7 @@ def nbconvert(place, workspace):
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(place),
-        "JUPYTER_PATH": str(place / "share/jupyter"),
+        "JUPYTER_PATH": str(jupyter_path),
         "JUPYTER_PLATFORM_DIRS": "1",
         "IPYTHONDIR": str(place / "ipython"),
         "MPLCONFIGDIR": str(place / "matplotlib"),
