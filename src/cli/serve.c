@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 static const char DEFAULT_ADDRESS[] = "127.0.0.1:8000";
+enum { ANSWER_MS = 1000 }; /* from the end of an interrupted run to the end of its answer */
 
 struct serve {
     uv_loop_t loop;
@@ -27,6 +28,7 @@ struct serve {
     struct web *web;
     uv_signal_t signals[2];
     bool stopping;
+    struct timer *grace; /* until calls that still run are interrupted */
 };
 
 /*** The end ***/
@@ -37,15 +39,27 @@ static void serve_stopped(void *data)
     uv_stop(&serve->loop);
 }
 
+/* What still runs has had its time. Its caller gets what it printed, unless it resists. */
+static void serve_interrupt(void *data)
+{
+    struct serve *serve = data;
+    sessions_cancel_runs(serve->sandboxes.toolbox.sessions);
+}
+
 static void serve_stop(struct serve *serve)
 {
     if (serve->stopping)
         return;
     serve->stopping = true;
-    if (serve->web)
-        web_drain(serve->web, serve->config->shutdown_grace_ms, serve_stopped, serve);
-    else
+    if (!serve->web) {
         serve_stopped(serve);
+        return;
+    }
+    uint64_t grace = serve->config->shutdown_grace_ms;
+    serve->grace = timer_new(&serve->loop, serve_interrupt, serve);
+    timer_start(serve->grace, grace);
+    web_drain(serve->web, grace + serve->config->interrupt_grace_ms + ANSWER_MS, serve_stopped,
+              serve);
 }
 
 static void on_client_end(void *data)
@@ -120,9 +134,17 @@ static void watch_signals(struct serve *serve)
     }
 }
 
+static void on_first_answer(void *data)
+{
+    struct serve *serve = data;
+    if (!serve->stopping)
+        sessions_make_ahead(serve->sandboxes.sessions);
+}
+
 static int start_http(struct serve *serve, struct err *err)
 {
-    int r = web_start(&serve->loop, serve->config, serve->endpoints, &serve->web, err);
+    int r = web_start(&serve->loop, serve->config, serve->endpoints, &serve->sandboxes, &serve->web,
+                      err);
     if (r < 0)
         return r;
     log_info("listening on %s", web_url(serve->web));
@@ -134,6 +156,7 @@ static int start_http(struct serve *serve, struct err *err)
 
 static void serve_done(struct serve *serve)
 {
+    timer_free(serve->grace);
     mcp_stdio_free(serve->stdio);
     web_free(serve->web);
     sandboxes_close(&serve->sandboxes); /* ends the calls that the transports have let go */
@@ -163,6 +186,10 @@ static int serve_run(const struct cli_args *args, struct err *err)
         r = start_http(&serve, err);
     if (r == 0) /* ports are bound, keys are read, and no client has been heard yet */
         r = engine_drop_privileges((uint32_t)config.server_uid, (uint32_t)config.server_uid, err);
+    if (r == 0 && use_http)
+        sessions_make_ahead(serve.sandboxes.sessions);
+    if (r == 0) /* nobody waits for the first answer of a client on stdio longer than needed */
+        mcp_server_on_first_answer(serve.endpoints[0].server, on_first_answer, &serve);
     if (r == 0 && use_stdio)
         serve.stdio = mcp_stdio_start(serve.endpoints[0].server, STDIN_FILENO, STDOUT_FILENO,
                                       on_client_end, &serve);

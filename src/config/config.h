@@ -89,12 +89,18 @@ struct config {
     char *rootfs;
     char *runtime;
     char *python;
+    bool zygote;
+    struct config_list preload;
+    size_t zygote_memory;
+    int64_t zygote_max_forks;
+    uint64_t zygote_max_age_ms;
+    bool zygote_huge_pages;
     struct config_list allow_missing;
     enum config_auto require_limits;
     int64_t uid_base, uid_count;
     int64_t server_uid;
     bool pool_enabled;
-    int64_t pool_size, pool_max_creations;
+    int64_t pool_size, kernel_pool_size, pool_max_creations;
     uint64_t pool_max_age_ms;
 
     /* Limits of a sandbox */
@@ -110,7 +116,10 @@ struct config {
     uint64_t session_timeout_ms;
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
-    size_t output_limit, output_flood, display_limit;
+    size_t output_limit, output_flood, display_limit, state_limit;
+    bool strip_ansi;
+    struct config_list env; /* "NAME=value" */
+    struct config_list allowed_modules, blocked_modules;
     size_t max_read, max_write;
     int64_t max_list;
 

@@ -84,6 +84,21 @@ static bool is_layer(const char *text)
     return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz_") == strlen(text);
 }
 
+/* Which names may be set is the session's to say; here only what a variable looks like. */
+static bool is_variable(const char *text)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t len = strspn(text, name);
+    return len > 0 && !isdigit((unsigned char)text[0]) && text[len] == '=';
+}
+
+static bool is_module(const char *text)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+    return *text && strspn(text, allowed) == strlen(text);
+}
+
 /*** Rows ***/
 
 #define MEMBER(wanted, member)                                                                     \
@@ -155,8 +170,9 @@ const struct option config_options[] = {
         .help = "Write log lines of this importance or more to standard error.") },
     { SERVING, ENUM("log_format", log_format, enum log_format, log_formats, "text",
         .help = "The form of a log line.") },
-    { SERVING, DURATION("shutdown_grace", shutdown_grace, "5s", 0, 10 * MINUTE,
-        .help = "How long running calls may take to finish when the server is told to stop.") },
+    { SERVING, DURATION("shutdown_grace", shutdown_grace, "3s", 0, 10 * MINUTE,
+        .help = "How long running calls may take to finish when the server is told to stop; then "
+                "they are interrupted and answered.") },
 
     { ACCESS, STRING("token", token, "", CONFIG_TOKEN_MIN, 512, .placeholder = "SECRET",
         .secret = true, .check = is_bearer_token,
@@ -258,6 +274,24 @@ const struct option config_options[] = {
     { SANDBOX, STRING("python", python, "", 0, PATH, .placeholder = "PROGRAM",
         .help = "The Python interpreter, as sandboxes see it. Not set: that of the runtime, else "
                 "python3.") },
+    { SANDBOX, BOOL("zygote", zygote, "true",
+        .help = "Keep a Python process with the preloaded modules, and fork kernels from it into "
+                "sandboxes instead of starting each anew. Not without pool_enabled.") },
+    { SANDBOX, LIST("preload", preload, "numpy,pandas,matplotlib.pyplot,IPython", 0, 200,
+        .placeholder = "MODULE,...", .check = is_module,
+        .allowed = "names of Python modules such as numpy or matplotlib.pyplot",
+        .help = "Modules that a forked kernel has imported already; those that the interpreter lacks "
+                "are left out.") },
+    { SANDBOX, SIZE("zygote_memory", zygote_memory, "2g", 64 * MB, 1024.0 * GB,
+        .help = "Memory of the process that kernels are forked from, with the page tables of its "
+                "forks. At the limit it is replaced.") },
+    { SANDBOX, INT("zygote_max_forks", zygote_max_forks, "5000", 1, 1000000000,
+        .help = "After so many kernels that process is renewed, in the background.") },
+    { SANDBOX, DURATION("zygote_max_age", zygote_max_age, "1h", SECOND, 365.0 * DAY,
+        .help = "After this time, too.") },
+    { SANDBOX, BOOL("zygote_huge_pages", zygote_huge_pages, "true",
+        .help = "Put its memory into huge pages, which makes forks quicker and costs some memory, "
+                "once.") },
     { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
         .check = is_layer,
         .allowed = "names of layers as belljar doctor prints them, such as memory_limit",
@@ -274,13 +308,17 @@ const struct option config_options[] = {
     { SANDBOX, INT("server_uid", server_uid, "65534", 1, 2000000000,
         .help = "As root: the user id that the server takes once it has started.") },
     { SANDBOX, BOOL("pool_enabled", pool_enabled, "true",
-        .help = "Make sandboxes ahead of need.") },
+        .help = "Make sandboxes and Python kernels ahead of need.") },
     { SANDBOX, INT("pool_size", pool_size, "8", 1, 256,
-        .help = "How many sandboxes wait ready.") },
+        .help = "How many sandboxes wait ready; and the most kernels that do.") },
+    { SANDBOX, INT("kernel_pool_size", kernel_pool_size, "2", 0, 256,
+        .help = "How many more wait with a Python kernel that has started. While more are asked "
+                "for than are ready there are up to pool_size; 0: none. They are made from the first "
+                "request on (HTTP: from the start).") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
-        .help = "A sandbox that has waited this long is replaced.") },
+        .help = "A sandbox, with or without a kernel, that has waited this long is replaced.") },
     { SANDBOX, INT("pool_max_creations", pool_max_creations, "2", 1, 64,
-        .help = "How many sandboxes are made at the same time.") },
+        .help = "How many sandboxes are made at the same time, and how many kernels.") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
         .help = "Memory of a sandbox: processes and files in memory together, no swap.") },
@@ -322,8 +360,28 @@ const struct option config_options[] = {
         .help = "Bytes kept of each output stream of a run: its head and its tail.") },
     { RUNS, SIZE("output_flood", output_flood, "64m", MB, 1024.0 * GB,
         .help = "A run that writes more than this to a stream is killed.") },
+    { RUNS, BOOL("strip_ansi", strip_ansi, "true",
+        .help = "Show output as a terminal would in the end: colour codes and cursor movements are "
+                "taken out, a progress bar is kept in its last state. false: as it was written.") },
     { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
         .help = "Bytes of images and other displays that one run may return.") },
+    { RUNS, SIZE("state_limit", state_limit, "1m", KB, 8 * MB,
+        .help = "Bytes of variables, as JSON, that one Python run may be given or may return, where a "
+                "tool passes variables.") },
+    { RUNS, LIST("env", env, "", 0, 256, .placeholder = "NAME=VALUE,...", .secret = true,
+        .check = is_variable, .allowed = "variables such as TZ=Europe/Berlin",
+        .help = "Environment variables that code in sandboxes sees; the server's own are never "
+                "passed on. PATH, PWD, OLDPWD, IFS, ENV, BASH_ENV, BASHOPTS, SHELLOPTS, PYTHONHOME, "
+                "LD_* and BELLJAR_* are refused. A value with a comma must stand in a file.") },
+    { RUNS, LIST("allowed_modules", allowed_modules, "", 0, 1000, .placeholder = "MODULE,...",
+        .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .help = "Python code may import these modules and what is below them, and no others; what "
+                "they import themselves is not looked at. A policy in clear words, no wall. Not "
+                "set: all.") },
+    { RUNS, LIST("blocked_modules", blocked_modules, "", 0, 1000, .placeholder = "MODULE,...",
+        .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .help = "Python code may not import these modules and what is below them, also if they are "
+                "allowed.") },
     { RUNS, SIZE("max_read", max_read, "2m", KB, GB,
         .help = "Bytes of a file that one call returns.") },
     { RUNS, SIZE("max_write", max_write, "10m", KB, GB,

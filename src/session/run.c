@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+enum { STATE_SKIPPED_MAX = 1000, STATE_NAME_MAX = 1024 };
 
 enum run_state { RUN_WAITING, RUN_RUNNING, RUN_INTERRUPTED, RUN_KILLED, RUN_JUDGING };
 
@@ -31,6 +32,7 @@ struct run {
 
     const char *const *argv; /* of the language, or words below */
     char **own_argv;
+    const char *shell_rc; /* a variable more, see language.c; NULL: none */
     char *code;
     size_t code_len;
     char *input;
@@ -38,8 +40,9 @@ struct run {
     uint64_t timeout_ms;
     bool transient;
     bool python;
+    bool warm_up; /* ours, not a client's */
 
-    uint64_t started_ms;
+    uint64_t started_ns;
     struct timer *timer;
     struct output output;
     bool timed_out, cancelled;
@@ -48,6 +51,8 @@ struct run {
     bool memory_hit, pids_hit, disk_full;
 
     /* Python only. */
+    json_t *variables; /* to set before */
+    bool want_state;
     json_t *done, *displays;
     uint64_t display_bytes;
     bool kernel_lost;
@@ -80,6 +85,7 @@ static void run_free(struct run *run)
     output_done(&run->output);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
+    json_decref(run->variables);
     json_decref(run->done);
     json_decref(run->displays);
     free(run->own_argv);
@@ -93,12 +99,15 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
 {
     struct session_ref *session = run->session;
     list_remove(&run->link);
-    session->n_runs--;
     if (session->cell == run)
         session->cell = NULL;
-    session->sessions->stats.runs_total[outcome]++;
-    session->last_used_ms = clock_ms();
+    if (!run->warm_up) {
+        session->n_runs--;
+        session->sessions->stats.runs_total[outcome]++;
+        session->last_used_ms = clock_ms();
+    }
 
+    output_end(&run->output);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
     for (size_t i = 0; i < run->output.count; i++) {
         const struct output_piece *piece = &run->output.pieces[i];
@@ -112,7 +121,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .error = error,
         .has_exit_code = run->has_exit && !run->exit.failure[0] && !run->python,
         .exit_code = run->exit.signaled ? 128 + run->exit.code : run->exit.code,
-        .duration_ms = run->started_ms ? (double)(clock_ms() - run->started_ms) : 0,
+        .duration_ms = run->started_ns ? (double)(uv_hrtime() - run->started_ns) / 1e6 : 0,
         .cpu_ms = (double)run->exit.cpu_ns / 1e6,
         .output = chunks,
         .n_output = run->output.count,
@@ -121,6 +130,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .done = run->done,
         .displays = run->displays,
         .kernel_lost = run->kernel_lost,
+        .state = run->want_state ? json_object_get(run->done, "state") : NULL,
+        .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
@@ -137,7 +148,8 @@ static enum outcome judge(const struct run *run)
         return OUTCOME_TIMEOUT;
     if (run->cancelled)
         return OUTCOME_INTERRUPTED;
-    if (!exit->signaled && exit->code == 0 && !exit->failure[0])
+    /* A kernel that leaves with os._exit(0) takes the state with it: not a success. */
+    if (!exit->signaled && exit->code == 0 && !exit->failure[0] && !run->kernel_lost)
         return OUTCOME_OK;
     if (run->memory_hit)
         return OUTCOME_MEMORY_LIMIT;
@@ -213,17 +225,18 @@ static char *explain(const struct run *run, enum outcome outcome)
 /* Tells the run and goes on with the session, which its owner may have closed meanwhile. */
 static void run_finish(struct run *run, enum outcome outcome, const char *error)
 {
-    struct sessions *sessions = run->session->sessions;
-    auto_free char *owner = xstrdup(run->session->owner);
-    auto_free char *id = xstrdup(run->session->id);
+    struct session_ref *session = run->session;
     bool transient = run->transient;
+    session_hold(session);
     run_tell(run, outcome, error, transient);
-
-    struct session_ref *session = session_find(sessions, owner, id);
-    if (session && transient)
-        session_end(session, OUTCOME_INTERRUPTED, "the session was for one run");
-    else if (session)
-        session_pump(session);
+    if (session->state != SESSION_ENDED) {
+        session_touch(session);
+        if (transient)
+            session_end(session, OUTCOME_INTERRUPTED, "the session was for one run");
+        else
+            session_pump(session);
+    }
+    session_release(session);
 }
 
 static void run_over(struct run *run)
@@ -313,6 +326,23 @@ void run_on_display(struct run *run, json_t *display, size_t len)
     json_push(run->displays, display);
 }
 
+/* The guest may have forged what its kernel says of variables: an object and an array of short texts,
+ * or nothing of both. */
+static void check_state(struct run *run)
+{
+    const json_t *state = json_object_get(run->done, "state");
+    const json_t *skipped = json_object_get(run->done, "state_skipped");
+    auto_buf text = BUF_INIT(run->session->sessions->options.state_bytes);
+    bool good = json_is_object(state) && json_is_array(skipped) &&
+                json_array_size(skipped) <= STATE_SKIPPED_MAX && json_write(&text, state) == 0;
+    for (size_t i = 0; good && i < json_array_size(skipped); i++)
+        good = json_string_length(json_array_get(skipped, i)) - 1 < STATE_NAME_MAX;
+    if (!good) {
+        (void)json_object_del(run->done, "state");
+        (void)json_object_del(run->done, "state_skipped");
+    }
+}
+
 /* An exit status for how the cell ended, so that both kinds of run are judged alike. */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
 {
@@ -326,16 +356,28 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     else
         exit.code = 1;
     run->done = done;
+    if (run->want_state)
+        check_state(run);
     run_judge(run, &exit);
+}
+
+void run_cell(const struct run *run, struct cell *ret)
+{
+    *ret = (struct cell){ .code = run->code,
+                          .state = run->variables,
+                          .want_state = run->want_state,
+                          .forget = run->warm_up };
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
 }
 
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
-    struct link_exit end = *exit;
-    if (!end.signaled && end.code == 0 && !end.failure[0] && !end.flooded)
-        end.code = 1; /* os._exit(0) took the state with it: not a success */
-    run_judge(run, &end);
+    run_judge(run, exit);
 }
 
 static void run_interrupt(struct run *run)
@@ -379,12 +421,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
+    const char *env[2 * SESSION_ENV_COUNT + 2];
+    size_t n_env = 0;
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
+    for (char **word = run->session->env; *word; word++)
+        env[n_env++] = *word;
+    if (run->shell_rc)
+        env[n_env++] = run->shell_rc;
+    env[n_env] = NULL;
     const struct link_run_spec spec = {
         .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
+        .env = env,
         .cwd = "",
         .code = run->code,
         .code_len = run->code_len,
@@ -395,11 +445,14 @@ static int run_start(struct run *run, struct err *err)
         .flood_bytes = options->flood_bytes,
     };
     run->state = RUN_RUNNING;
-    run->started_ms = clock_ms();
+    run->started_ns = uv_hrtime();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
-    if (run->python)
-        return kernel_run(run->session, run, run->code, err);
+    if (run->python) {
+        struct cell cell;
+        run_cell(run, &cell);
+        return kernel_run(run->session, run, &cell, err);
+    }
     return link_run(run->session->agent, &spec, &events, run, err);
 }
 
@@ -432,11 +485,14 @@ static char **copy_words(const char *const *words)
     return copy;
 }
 
-static char *copy_bytes(const char *bytes, size_t len)
+/* `before` and the bytes, with a NUL behind. */
+static char *copy_bytes(const char *before, const char *bytes, size_t len)
 {
-    char *copy = xmalloc(len + 1);
-    memcpy(copy, bytes, len);
-    copy[len] = '\0';
+    size_t start = strlen(before);
+    char *copy = xmalloc(start + len + 1);
+    memcpy(copy, before, start);
+    memcpy(copy + start, bytes, len);
+    copy[start + len] = '\0';
     return copy;
 }
 
@@ -452,18 +508,23 @@ static struct run *run_new(const struct run_spec *spec, const struct session_opt
     list_init(&run->link);
     run->argv = spec->argv ? NULL : language_argv(spec->language);
     run->own_argv = spec->argv ? copy_words(spec->argv) : NULL;
+    if (!spec->argv && !spec->transient) /* else nothing comes after it */
+        run->shell_rc = language_shell_rc(spec->language);
     if (spec->code) {
-        run->code = copy_bytes(spec->code, spec->code_len);
-        run->code_len = spec->code_len;
+        const char *before = run->shell_rc ? language_shell_prefix : "";
+        run->code = copy_bytes(before, spec->code, spec->code_len);
+        run->code_len = strlen(before) + spec->code_len;
     }
     if (spec->input) {
-        run->input = copy_bytes(spec->input, spec->input_len);
+        run->input = copy_bytes("", spec->input, spec->input_len);
         run->input_len = spec->input_len;
     }
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
-    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK);
+    run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
+    run->want_state = run->python && spec->want_state;
+    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK, options->strip_ansi);
     return run;
 }
 
@@ -472,23 +533,41 @@ static bool wants_new_session(const char *id)
     return !id || !*id || str_eq(id, "0");
 }
 
+static int check_state_in(const struct sessions *sessions, const json_t *state, struct err *err)
+{
+    uint64_t most = sessions->options.state_bytes;
+    auto_buf text = BUF_INIT(most);
+    if (!state)
+        return 0;
+    if (!json_is_object(state))
+        return err_set(err, EINVAL, "state: must be an object of variables");
+    if (json_write(&text, state) < 0)
+        return err_set(err, EFBIG, "state: more than %llu bytes, the limit",
+                       (unsigned long long)most);
+    return 0;
+}
+
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err)
 {
+    int r = check_state_in(sessions, spec->state, err);
+    if (r < 0)
+        return r;
     if (!spec->argv && !language_is_python(spec->language) && !language_argv(spec->language))
         return err_set(err, EOPNOTSUPP,
                        "language: %.32s is not known; use python, bash, sh or node",
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
-    struct session_ref *session =
-        fresh ? NULL : session_find(sessions, spec->owner, spec->session_id);
+    const char *id = !fresh ? spec->session_id : spec->plan ? spec->plan->id : NULL;
+    struct session_ref *session = id ? session_find(sessions, spec->owner, id) : NULL;
     if (!fresh && !session)
         return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
     if (session && session->n_runs > sessions->options.max_queue)
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
-    if (fresh)
-        session = session_make(sessions, spec->owner, spec->limits, err);
+    if (!session)
+        session = session_make(sessions, spec->owner, spec->plan,
+                               !spec->argv && language_is_python(spec->language), err);
     if (!session)
         return -err->code;
 
@@ -504,6 +583,23 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
     return 0;
 }
 
+void session_warm_up(struct session_ref *session, uint64_t timeout_ms,
+                     void (*on_done)(const struct run_result *result, void *data), void *data)
+{
+    static const char code[] = "print(1)\n1 + 1\n";
+    const struct run_spec spec = { .language = "python",
+                                   .code = code,
+                                   .code_len = sizeof(code) - 1 };
+    struct run *run = run_new(&spec, &session->sessions->options);
+    run->session = session;
+    run->warm_up = true;
+    run->timeout_ms = timeout_ms;
+    run->events.on_done = on_done;
+    run->data = data;
+    list_add_tail(&session->runs, &run->link);
+    session_pump(session);
+}
+
 void run_cancel(struct run *run)
 {
     if (run->cancelled || run->timed_out)
@@ -513,6 +609,26 @@ void run_cancel(struct run *run)
         run_finish(run, OUTCOME_INTERRUPTED, "interrupted before it began");
     else if (run->state == RUN_RUNNING)
         run_interrupt(run);
+}
+
+/* The last that waits before the one that runs, lest it be started. */
+static struct run *next_to_cancel(struct sessions *sessions)
+{
+    list_each (struct session_ref, session, &sessions->all, link) {
+        for (struct list *at = session->runs.prev; at != &session->runs; at = at->prev) {
+            struct run *run = container_of(at, struct run, link);
+            if (!run->cancelled && !run->timed_out)
+                return run;
+        }
+    }
+    return NULL;
+}
+
+/* From the start each time: the end of a run may end its session. */
+void sessions_cancel_runs(struct sessions *sessions)
+{
+    for (struct run *run; (run = next_to_cancel(sessions));)
+        run_cancel(run);
 }
 
 void run_forget(struct run *run)

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 enum {
+    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
     REFILL_MS = 5, /* a pool that is half full leaves the processors to whoever has just come */
     POOL_TICK_MS = 1000, /* how often the pool's ages are looked at, and a failed refill retried */
     CLOSE_MS = 5000,     /* how long engine_close() waits for the keeper */
@@ -40,6 +41,8 @@ struct box {
     bool dead, told;
     struct list link;   /* native.pool when READY, native.dead when that is still to be told */
     struct list usages; /* of struct usage, in the order asked */
+    sandbox_added_fn *on_added; /* NULL: nobody waits for a kernel */
+    void *on_added_data;
 };
 
 struct slot {
@@ -314,11 +317,13 @@ static void pump(struct native *native)
         err_set(&err, EAGAIN, "all %u places for sandboxes are taken", native->started.slots);
         settle(native, pending, NULL, &err);
     }
-    bool half_full = native->base.stats.pool_ready * 2 > native->options.pool_size;
+    const struct engine_stats *stats = &native->base.stats;
+    bool nobody_came = stats->pool_hits + stats->pool_misses == 0;
+    bool no_hurry = nobody_came || stats->pool_ready * 2 > native->options.pool_size;
     bool may_refill = native->options.pool_enabled && !native->refill_failed && !native->lost &&
-                      !(half_full && timer_active(native->refill));
+                      !(no_hurry && timer_active(native->refill));
     while (may_refill && native->n_creating < max &&
-           native->base.stats.pool_ready + native->n_creating < native->options.pool_size)
+           stats->pool_ready + native->n_creating < native->options.pool_size)
         if (create(native, &native->options.pool_plan) < 0)
             return;
 }
@@ -374,6 +379,14 @@ static void on_used(struct box *box, const struct wire_event *event)
     done.on_usage(event->known ? &event->usage : NULL, done.data);
 }
 
+static void on_kernel(struct box *box, int code)
+{
+    sandbox_added_fn *on_added = box->on_added;
+    box->on_added = NULL;
+    if (on_added)
+        on_added(code, box->on_added_data);
+}
+
 static void on_died(struct native *native, struct box *box)
 {
     if (native->slots[box->slot].state == SLOT_READY) {
@@ -402,6 +415,10 @@ static void on_event(struct native *native, const struct wire_event *event, int 
         native->n_leaving--;
     } else if (event->kind == WIRE_USED && slot->box) {
         on_used(slot->box, event);
+    } else if (event->kind == WIRE_KERNEL_ADDED && slot->box) {
+        on_kernel(slot->box, 0);
+    } else if (event->kind == WIRE_KERNEL_FAILED && slot->box) {
+        on_kernel(slot->box, event->code > 0 ? -event->code : -ENOENT);
     } else if (event->kind == WIRE_DIED && slot->box) {
         on_died(native, slot->box);
     }
@@ -559,6 +576,15 @@ static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, vo
     ask(box->native, WIRE_USAGE, box->slot, NULL);
 }
 
+static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+{
+    struct box *box = container_of(sandbox, struct box, base);
+    assert(!box->on_added); /* one at a time */
+    box->on_added = on_added;
+    box->on_added_data = data;
+    ask(box->native, WIRE_KERNEL, box->slot, NULL);
+}
+
 static void native_watch(struct sandbox *sandbox)
 {
     struct box *box = container_of(sandbox, struct box, base);
@@ -651,6 +677,8 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->options = *options;
     native->options.rootfs = xstrdup(options->rootfs ? options->rootfs : "");
     native->options.state_dir = native->options.instance = NULL; /* not kept */
+    native->options.kernels.python = NULL;
+    native->options.kernels.preload = NULL;
     native->started = started;
     (void)snprintf(native->instance, sizeof(native->instance), "%s", options->instance);
     native->loop = loop;
@@ -679,8 +707,8 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     if (*started.missing)
         log_warning("not enforced, as allowed: %s", started.missing);
     timer_repeat(native->tick, POOL_TICK_MS);
+    timer_start(native->refill, FILL_MS);
     send_queued(native);
-    pump(native);
     *ret = &native->base;
     return 0;
 }
@@ -693,6 +721,7 @@ const struct engine_ops native_engine_ops = {
     .start = native_start,
     .cancel = native_cancel,
     .watch = native_watch,
+    .add_kernel = native_add_kernel,
     .usage = native_usage,
     .destroy = native_destroy,
 };
