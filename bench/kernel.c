@@ -3,6 +3,7 @@
  * wish to the result. It takes the flags of `belljar serve`, then a command a line on standard input:
  *
  *   fresh COUNT IN_FLIGHT GAP_MS FILE   a new sandbox for each; it is destroyed afterwards
+ *   alone COUNT IN_FLIGHT GAP_MS FILE   the same with limits that nothing made ahead has
  *   warm COUNT GAP_MS FILE              all in one session; the first run of it does not count
  *   hold COUNT IN_FLIGHT FILE           a new session for each, which stays
  *   drop                                ends those that stay
@@ -23,10 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { COMMAND_MAX = 4096, CODE_MAX = 1 << 20, COUNT_MAX = 1000000, LANES_MAX = 64 };
 
-enum kind { FRESH, WARM, HOLD, SHOW };
+enum kind { FRESH, ALONE, WARM, HOLD, SHOW };
 
 struct bench;
 
@@ -139,13 +141,17 @@ static void lane_begin(void *data)
     bool counts = bench->kind != WARM || lane->session;
     if (bench->begun == bench->count)
         return;
+    struct sandbox_limits limits = bench->sandboxes.toolbox.limits;
+    limits.pids--;
+    const struct session_plan other = { .limits = &limits };
     const struct run_spec spec = {
         .owner = "bench",
+        .plan = bench->kind == ALONE ? &other : NULL,
         .session_id = lane->session,
         .language = "python",
         .code = buf_str(&bench->code),
         .code_len = bench->code.len,
-        .transient = bench->kind == FRESH || bench->kind == SHOW,
+        .transient = bench->kind != WARM && bench->kind != HOLD,
     };
     struct run *run;
     struct err err = { 0 };
@@ -199,10 +205,8 @@ static const struct {
     enum kind kind;
     const char *numbers; /* which follow: Count, In flight, Gap */
 } commands[] = {
-    { "fresh", FRESH, "CIG" },
-    { "warm", WARM, "CG" },
-    { "hold", HOLD, "CI" },
-    { "show", SHOW, "" },
+    { "fresh", FRESH, "CIG" }, { "alone", ALONE, "CIG" }, { "warm", WARM, "CG" },
+    { "hold", HOLD, "CI" },    { "show", SHOW, "" },
 };
 
 static void take_numbers(struct bench *bench, const char *which, char **rest)
@@ -271,6 +275,7 @@ static int run(const struct cli_args *args, struct err *err)
 {
     struct bench bench = { .line = BUF_INIT(COMMAND_MAX), .code = BUF_INIT(CODE_MAX) };
     uv_loop_init(&bench.loop);
+    log_init(STDERR_FILENO, args->config.log_format, args->config.log_level);
     int r = sandboxes_open(&bench.sandboxes, &bench.loop, &args->config, /* strict= */ false, err);
     if (r == 0) {
         uv_pipe_init(&bench.loop, &bench.input, 0);
