@@ -126,11 +126,14 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
         return refuse_all(err);
-    if (session->packages.n_sets >= options->max_package_sets)
+    size_t times = session->packages.n_sets;
+    list_each (struct install, other, &session->packages.installs, link)
+        times++;
+    if (times >= options->max_package_sets)
         return err_set(err, EAGAIN,
                        "packages were installed %zu times in this session, the limit; start a new "
                        "one and name all packages at once",
-                       session->packages.n_sets);
+                       times);
     struct install *install = xcalloc(1, sizeof(*install));
     install->session = session;
     install->events = *events;
