@@ -60,7 +60,8 @@ static int make_landlock(const struct engine_network *network)
     if (!ruleset.scoped && !ruleset.handled_access_net)
         return -1;
     auto_fd fd = sys_landlock_create(&ruleset);
-    for (size_t i = 0; fd >= 0 && ruleset.handled_access_net && i < network->n_ports; i++)
+    size_t n_ports = network && ruleset.handled_access_net ? network->n_ports : 0;
+    for (size_t i = 0; fd >= 0 && i < n_ports; i++)
         if (sys_landlock_allow_port(fd, LANDLOCK_4_CONNECT_TCP, network->ports[i]) < 0)
             return -1;
     return fd < 0 ? -1 : steal_fd(&fd);
