@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -401,6 +402,49 @@ def test_the_cache_outlives_the_server(wheelhouse):
         with Jar("--runtime", RUNTIME, "--package-dir", shop.shelf, *flags) as other:
             said = other.tool("install_packages", SLOW, packages=["plain==1.0"])
             assert said["cached"], said
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variable", ["PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"])
+def test_the_usual_variables_name_an_index(wheelhouse, variable):
+    env = {name: "" for name in PASSED if name in os.environ and name.endswith("_URL")}
+    with Index(wheelhouse) as index, Shop(env={**env, variable: index.url}) as shop:
+        assert shop.install("needs")["success"]
+        assert any(path.endswith(".whl") for path in index.requests), index.requests
+
+
+@pytest.mark.parametrize(
+    "flag, allowed",
+    [
+        ("--package-index=ftp://example.org/", "https://"),
+        ("--package-index=--no-deps", "https://"),
+        ("--package-dir=relative", "absolute"),
+        ("--package-wheels=relative", "absolute"),
+        ("--package-installer=conda", "auto"),
+        ("--package-max-bytes=1k", "1m"),
+        ("--package-max-count=0", "1"),
+    ],
+)
+def test_a_bad_setting_names_itself(flag, allowed):
+    done = subprocess.run(
+        [need(belljar.BIN), "config", flag], capture_output=True, text=True, timeout=60
+    )
+    name = flag.partition("=")[0]
+    assert done.returncode == 2 and name in done.stderr and allowed in done.stderr, done
+
+
+def test_a_directory_of_somebody_else_is_not_used(tmp_path):
+    """The server still runs code, and says why it cannot install."""
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    with Jar("--package-dir", place) as jar:
+        assert jar.execute("echo hi").stdout == "hi\n"
+        with pytest.raises(ToolError, match="cannot be installed"):
+            jar.tool("install_packages", packages=["six"])
+        assert "package_dir" in jar.log_text()
 
 
 # --- while it goes on -----------------------------------------------------------------------------------
