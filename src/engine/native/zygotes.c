@@ -27,6 +27,7 @@ enum {
     STEADY_MS = 60000, /* one that has served this long was no failure */
     RETRY_MS = 500,    /* doubled with each failure */
     RETRY_MAX_MS = 300000,
+    SOON_MS = 3000, /* what may be waited for */
     /* Far from what sandboxes count through: libraries tell a fork by another pid. */
     FIRST_PID = 30000,
     PIDS = 1000,
@@ -280,10 +281,10 @@ static struct zygote_process *serving(struct zygotes *zygotes)
     return NULL;
 }
 
-/* The first, or one that warms up. */
+/* One warms up, or is about to be started. */
 static bool is_coming(const struct zygotes *zygotes)
 {
-    bool coming = zygotes->generation == 0 && zygotes->host->zygote.python[0];
+    bool coming = zygotes->host->zygote.python[0] && zygotes->retry_ms < now_ms() + SOON_MS;
     for (size_t i = 0; i < ZYGOTES_MAX; i++)
         coming |= zygotes->all[i].state == ZYGOTE_WARMING;
     return coming;
