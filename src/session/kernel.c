@@ -147,9 +147,28 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
     return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
+static void put_count(json_t *wanted, const char *key, uint64_t value)
+{
+    if (value)
+        json_put(wanted, key, json_integer((json_int_t)value));
+}
+
+static void put_python(json_t *wanted, const struct session_python *python)
+{
+    put_count(wanted, "max_images", (uint64_t)python->max_images);
+    put_count(wanted, "max_image_bytes", python->image_bytes);
+    put_count(wanted, "max_repr", (uint64_t)python->result_chars);
+    put_count(wanted, "max_frames", (uint64_t)python->traceback_frames);
+    put_count(wanted, "figure_dpi", (uint64_t)python->figure_dpi);
+    if (python->figure_width > 0 && python->figure_height > 0)
+        json_put(wanted, "figure_size",
+                 json_pack("[ff]", python->figure_width, python->figure_height));
+}
+
 static json_t *cell_options(const struct session_options *options, bool forget)
 {
     json_t *wanted = json_object();
+    put_python(wanted, &options->python_runs);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     if (forget)

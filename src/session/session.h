@@ -22,6 +22,15 @@ struct session_ref; /* a session as clients see it */
 /* Characters of an id: of one that a caller chooses, and of a random one. */
 enum { SESSION_ID_MAX = 64, SESSION_ID_RANDOM = 22, SESSION_ID_RANDOM_MIN = 16 };
 
+/* How much of a Python run is told, and how figures are drawn. 0: as kernel.py has it. */
+struct session_python {
+    int64_t max_images;
+    size_t image_bytes; /* of one; figures are drawn smaller to fit, others left out */
+    int64_t result_chars, traceback_frames;
+    int64_t figure_dpi;
+    double figure_width, figure_height; /* inches; of figures that do not say */
+};
+
 struct session_options {
     uint64_t idle_timeout_ms;
     size_t max_sessions, max_sessions_per_owner;
@@ -31,9 +40,10 @@ struct session_options {
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
     uint64_t display_bytes; /* of all that one run displays */
-    bool strip_ansi;        /* tidy.h: escape sequences and progress bars */
-    uint64_t state_bytes;   /* of variables that go into a run or come out of it, as JSON */
-    const char *python;     /* the interpreter, as sandboxes see it; borrowed */
+    struct session_python python_runs;
+    bool strip_ansi;      /* tidy.h: escape sequences and progress bars */
+    uint64_t state_bytes; /* of variables that go into a run or come out of it, as JSON */
+    const char *python;   /* the interpreter, as sandboxes see it; borrowed */
     /* As in a plan, for every session; borrowed, NULL: none. What a plan says comes on top: variables
      * replace those of the same name, and an import must be allowed by both policies. */
     const json_t *env, *allowed_modules, *blocked_modules;
