@@ -59,6 +59,7 @@ struct session_ref {
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
+    bool counting;                   /* these are being read, and the next run waits */
 
     struct run *cell;  /* what the kernel is at; NULL: nothing */
     json_t *cell_done; /* its last word, until the output is complete */
