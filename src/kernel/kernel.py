@@ -335,7 +335,6 @@ class Children:
     def __init__(self):
         self.own = set()
         self.seen = {}  # number of an ended one: since when
-        self.waiting = 0  # calls of os.system, which waits for its own
 
     def watch(self):
         """Note from now on what the guest starts."""
@@ -343,7 +342,7 @@ class Children:
         for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp"):
             if hasattr(guests_os, name):
                 setattr(guests_os, name, self.noting(getattr(guests_os, name)))
-        guests_os.system = self.waited_for(guests_os.system)
+        guests_os.system = disguise(lambda command: self.run_shell(command), guests_os.system)
         lower = sys.modules.get("_posixsubprocess") or importlib.import_module("_posixsubprocess")
         lower.fork_exec = self.noting(lower.fork_exec)
         if "subprocess" in sys.modules:
@@ -361,25 +360,30 @@ class Children:
             if number:
                 self.own.add(number)
             else:  # we are the child
-                self.own, self.seen, self.waiting = set(), {}, 0
+                self.own, self.seen = set(), {}
             return started
 
         return disguise(function, start)
 
-    def waited_for(self, call):
-        def function(*args, **kwargs):
-            self.reap()
-            self.waiting += 1
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self.waiting -= 1
-
-        return disguise(function, call)
+    def run_shell(self, command):
+        """os.system(), which in C ignores SIGINT while it waits."""
+        command = os.fsencode(command)
+        sys.audit("os.system", command)
+        self.reap()
+        shell = os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ)
+        self.own.add(shell)
+        try:
+            return os.waitpid(shell, 0)[1]
+        except ChildProcessError:  # SIGCHLD is ignored
+            return -1
+        except BaseException:
+            os.kill(shell, signal.SIGKILL)
+            os.waitpid(shell, 0)
+            raise
 
     def reap(self):
         try:
-            if self.waiting or not has_ended(os.P_ALL, 0):
+            if not has_ended(os.P_ALL, 0):
                 return
             children = set()
             for thread in os.listdir("/proc/self/task"):
@@ -517,6 +521,15 @@ class AfterImport:
         return load
 
 
+def after_matplotlib(matplotlib):
+    """Lend it the list of fonts that was made with the environment: to look for them takes long."""
+    place = matplotlib.get_cachedir()
+    made = f"{sys.prefix}/share/belljar"
+    for name in os.listdir(made) if place and os.path.isdir(made) else ():
+        if name.startswith("fontlist-") and not os.path.lexists(f"{place}/{name}"):
+            os.symlink(f"{made}/{name}", f"{place}/{name}")
+
+
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
@@ -549,6 +562,7 @@ def after_pillow_show(image_show):
 AFTER_IMPORT = AfterImport(
     {
         "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
@@ -1133,6 +1147,8 @@ class Kernel:
         elif importlib.util.find_spec("IPython") is not None:
             self.namespace["get_ipython"] = self.get_ipython
         self.hidden = dict(self.namespace)
+        if self.shell is not None:
+            self.shell.user_ns_hidden.update(self.hidden)  # what %who leaves out
 
     # -- a run --
 
@@ -1604,7 +1620,9 @@ class Kernel:
         self.streams.restore()
         self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        self.keep_modules()
+        # In a zygote's child they are kept already, and a copy touches a page for each.
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
@@ -1947,6 +1965,7 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    KERNEL.keep_modules()
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -2040,7 +2059,6 @@ def serve(fd=3, workspace="/workspace"):
     """Be a kernel on this descriptor until it is closed. Does not return."""
     status = 1
     try:
-        set_environment()
         after_fork()
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
@@ -2055,6 +2073,7 @@ def serve(fd=3, workspace="/workspace"):
 
 
 def main(argv):
+    set_environment()
     serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
 
 

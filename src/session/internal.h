@@ -61,7 +61,9 @@ struct session_ref {
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
     bool counting;                   /* these are being read, and the next run waits */
 
-    struct run *cell;  /* what the kernel is at; NULL: nothing */
+    struct run *cell;  /* what the kernel is at, or is being started for; NULL: nothing */
+    bool adding;       /* sandbox_add_kernel() has not answered yet */
+    bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 };
@@ -127,7 +129,8 @@ struct cell {
     bool want_state;
     bool forget; /* leave no trace of it */
 };
-/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+/* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
+ * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
 /* From the kernel, to the run that is going on. */
@@ -136,6 +139,8 @@ void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
 void run_on_display(struct run *run, json_t *display, size_t len);               /* takes it */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals); /* takes it */
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
+void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
+bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
 
 /*** output.c ***/
 

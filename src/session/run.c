@@ -148,7 +148,8 @@ static enum outcome judge(const struct run *run)
         return OUTCOME_TIMEOUT;
     if (run->cancelled)
         return OUTCOME_INTERRUPTED;
-    if (!exit->signaled && exit->code == 0 && !exit->failure[0])
+    /* A kernel that leaves with os._exit(0) takes the state with it: not a success. */
+    if (!exit->signaled && exit->code == 0 && !exit->failure[0] && !run->kernel_lost)
         return OUTCOME_OK;
     if (run->memory_hit)
         return OUTCOME_MEMORY_LIMIT;
@@ -395,13 +396,23 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     run_judge(run, &exit);
 }
 
+void run_cell(const struct run *run, struct cell *ret)
+{
+    *ret = (struct cell){ .code = run->code,
+                          .state = run->variables,
+                          .want_state = run->want_state,
+                          .forget = run->warm_up };
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
+}
+
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
-    struct link_exit end = *exit;
-    if (!end.signaled && end.code == 0 && !end.failure[0] && !end.flooded)
-        end.code = 1; /* os._exit(0) took the state with it: not a success */
-    run_judge(run, &end);
+    run_judge(run, exit);
 }
 
 static void run_interrupt(struct run *run)
@@ -473,10 +484,8 @@ static int run_start(struct run *run, struct err *err)
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
-        const struct cell cell = { .code = run->code,
-                                   .state = run->variables,
-                                   .want_state = run->want_state,
-                                   .forget = run->warm_up };
+        struct cell cell;
+        run_cell(run, &cell);
         return kernel_run(run->session, run, &cell, err);
     }
     return link_run(run->session->agent, &spec, &events, run, err);
