@@ -353,7 +353,8 @@ pid_t order_joined(struct order *order, uint32_t number)
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS)
         memcpy(&who, CMSG_DATA(header), sizeof(who));
     if (reply.code || !is_child(who.pid)) {
-        order_absent(order, reply.code > 0 ? reply.code : ESRCH, reply.step);
+        order_absent(order, reply.code > 0 ? reply.code : ESRCH,
+                     reply.code ? reply.step : "join as a stranger");
         return -1;
     }
     return who.pid;

@@ -106,6 +106,7 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
     "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
@@ -243,10 +244,13 @@ class Streams:
     """sys.stdin, stdout, stderr and the descriptors below them, as each run should find them."""
 
     def __init__(self):
+        self.stdin = self.stdout = self.stderr = None
+        self.connect()
+
+    def connect(self):
         # Whatever the guest does to 0, 1 and 2, these know where they led.
         self.spare = [hide_descriptor(fd) for fd in range(3)]
         self.identity = [self.identify(fd) for fd in self.spare]
-        self.stdin = self.stdout = self.stderr = None
 
     @staticmethod
     def identify(fd):
@@ -451,10 +455,17 @@ def display(*objects, include=None, exclude=None, metadata=None, raw=False, **_)
             KERNEL.display(value, include, exclude, metadata)
 
 
+def get_ipython():
+    """IPython's shell. Libraries look for this among the builtins, where IPython puts it."""
+    return KERNEL.get_ipython()
+
+
 no_input.__name__ = no_input.__qualname__ = "input"
 builtins.input = no_input
 builtins.exit = builtins.quit = leave
 builtins.display = display
+if importlib.util.find_spec("IPython") is not None:
+    builtins.get_ipython = get_ipython
 
 PRISTINE = {}
 PRISTINE_VALUES = ()
@@ -550,6 +561,11 @@ def after_plotly(plotly_io):
     plotly_io.show = show
 
 
+def after_kaleido(scope):
+    # Its browser forks pages from a process that gives up capabilities, a call that a sandbox refuses.
+    scope.PlotlyScope._scope_chromium_args += ("--no-zygote",)
+
+
 def after_pillow_show(image_show):
     class Viewer(image_show.Viewer):
         def show(self, image, **options):
@@ -566,6 +582,7 @@ AFTER_IMPORT = AfterImport(
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
+        "kaleido.scopes.plotly": after_kaleido,
         "subprocess": lambda module: KERNEL.children.watch_subprocess(module),
         "PIL.ImageShow": after_pillow_show,
     }
@@ -1457,11 +1474,22 @@ class Kernel:
             return
         fitting = run.fit(data)
         if fitting and self.channel is not None:
+            self.print_display(fitting)
             metadata = json.loads(json.dumps(metadata or {}, default=str))
             message = {"op": "display", "id": run.id, "data": fitting, "metadata": metadata}
             if not self.channel.send(message):
                 run.left_out["displays too large to send"] += 1
         self.interrupts.check()
+
+    def print_display(self, data):
+        """Put a text where it belongs among what is printed: only here is that order known."""
+        if "image/png" in data or "image/jpeg" in data or "text/plain" not in data:
+            return
+        if self.run.options["print_displays"]:
+            try:
+                print(data["text/plain"], file=self.streams.stdout, flush=True)
+            except Exception:  # the guest has closed or patched it
+                pass
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
@@ -1611,7 +1639,10 @@ class Kernel:
     # -- a life --
 
     def open(self, fd, workspace):
-        self.streams = Streams()
+        if self.streams is None:
+            self.streams = Streams()
+        else:  # a zygote's, on other descriptors
+            self.streams.connect()
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
         self.workspace = Workspace(workspace)
@@ -1936,6 +1967,8 @@ def set_environment():
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("MPLBACKEND", "agg")
+    # The home directory is the workspace, where caches would be taken for results.
+    os.environ.setdefault("XDG_CACHE_HOME", "/tmp/.cache")
     # The script's own directory gives way to the current one, as in a notebook.
     if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(KERNEL_FILE)):
         del sys.path[0]
@@ -2005,12 +2038,12 @@ def warm_up(imported):
         spare = KERNEL.streams.spare if KERNEL.streams else []
         for fd in (*saved, null, *spare):
             os.close(fd)
+        spare.clear()
         os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
         sys.modules["asyncio"].set_event_loop(None)
-    KERNEL.streams = None
     KERNEL.run = Run()
     linecache.clearcache()
     KERNEL.reset()
@@ -2036,8 +2069,7 @@ def locate_numpy_state():
         NUMPY_STATE = None
 
 
-def after_fork():
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+def seed_generators():
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if NUMPY_STATE is not None:
@@ -2045,6 +2077,12 @@ def after_fork():
         sys.modules["ctypes"].memmove(NUMPY_STATE, state, len(state))
     elif numpy_random is not None:
         numpy_random.seed()
+
+
+def after_fork(seeded=False):
+    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    if not seeded:
+        seed_generators()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
@@ -2055,11 +2093,14 @@ def after_fork():
     gc.enable()
 
 
-def serve(fd=3, workspace="/workspace"):
-    """Be a kernel on this descriptor until it is closed. Does not return."""
+def serve(fd=3, workspace="/workspace", seeded=False):
+    """Be a kernel on this descriptor until it is closed. Does not return.
+
+    `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
+    """
     status = 1
     try:
-        after_fork()
+        after_fork(seeded)
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
         status = 0

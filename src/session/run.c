@@ -349,13 +349,6 @@ void run_on_display(struct run *run, json_t *display, size_t len)
         return;
     }
     run->display_bytes += len;
-    const json_t *data = json_object_get(display, "data");
-    const json_t *text = json_object_get(data, "text/plain");
-    bool image = json_object_get(data, "image/png") || json_object_get(data, "image/jpeg");
-    if (json_is_string(text) && !image) { /* where it happened, among what was printed */
-        run_on_output(run, LINK_STDOUT, json_string_value(text), json_string_length(text));
-        run_on_output(run, LINK_STDOUT, "\n", 1);
-    }
     if (!run->displays)
         run->displays = json_array();
     json_push(run->displays, display);

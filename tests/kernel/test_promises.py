@@ -165,6 +165,17 @@ def test_what_is_printed_before_a_display_is_written_before_it(kernel):
     kernel.finish()
 
 
+def test_a_displayed_text_is_printed_where_it_belongs(kernel):
+    run = kernel.run("print('a'); display(1, 'x'); print('b')", print_displays=True)
+    assert run.stdout == "a\n1\n'x'\nb\n" and len(run.displays) == 2
+    run = kernel.run("import sys; sys.stdout.write = None; display(2)", print_displays=True)
+    assert run.status == "ok" and len(run.displays) == 1
+
+
+def test_libraries_find_the_shell_among_the_builtins(shared):
+    assert shared.run("import builtins; builtins.get_ipython() is get_ipython()").text == "True"
+
+
 HAZARDS_OF_STREAMS = {
     "a closed sys.stdout": "import sys; sys.stdout.close()",
     "a replaced sys.stdout": "import sys, io; sys.stdout = io.StringIO()",
