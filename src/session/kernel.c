@@ -125,6 +125,11 @@ static bool wants_new_interpreter(const struct session_ref *session)
     return false;
 }
 
+bool kernel_may_be_forked(const struct session_ref *session)
+{
+    return session->sessions->options.fork_kernels && !wants_new_interpreter(session);
+}
+
 /* `joined`: sandbox_add_kernel() has put it there. */
 static int start_kernel(struct session_ref *session, bool joined, struct err *err)
 {
@@ -229,7 +234,9 @@ static void on_added(int code, void *data)
         return;
     }
     session->adding = false;
-    if (session->cell && session->agent) /* else its run has been given up meanwhile */
+    if (code < 0 && session->only_forked && !session->owner)
+        pool_on_no_fork(session);
+    else if (session->cell && session->agent) /* else its run has been given up meanwhile */
         begin(session, /* joined= */ code == 0);
 }
 

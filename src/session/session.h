@@ -53,6 +53,7 @@ struct session_options {
      * Python. There are kernel_pool_size of them; as many as kernel_pool_max while more are asked
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
+    bool fork_kernels;         /* the engine has a zygote, or will have one */
     size_t pool_max_creations; /* at once */
     uint64_t pool_max_age_ms;  /* then one that waits is replaced */
 };
