@@ -244,10 +244,13 @@ class Streams:
     """sys.stdin, stdout, stderr and the descriptors below them, as each run should find them."""
 
     def __init__(self):
+        self.stdin = self.stdout = self.stderr = None
+        self.connect()
+
+    def connect(self):
         # Whatever the guest does to 0, 1 and 2, these know where they led.
         self.spare = [hide_descriptor(fd) for fd in range(3)]
         self.identity = [self.identify(fd) for fd in self.spare]
-        self.stdin = self.stdout = self.stderr = None
 
     @staticmethod
     def identify(fd):
@@ -1636,7 +1639,10 @@ class Kernel:
     # -- a life --
 
     def open(self, fd, workspace):
-        self.streams = Streams()
+        if self.streams is None:
+            self.streams = Streams()
+        else:  # a zygote's, on other descriptors
+            self.streams.connect()
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
         self.workspace = Workspace(workspace)
@@ -2032,12 +2038,12 @@ def warm_up(imported):
         spare = KERNEL.streams.spare if KERNEL.streams else []
         for fd in (*saved, null, *spare):
             os.close(fd)
+        spare.clear()
         os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
         sys.modules["asyncio"].set_event_loop(None)
-    KERNEL.streams = None
     KERNEL.run = Run()
     linecache.clearcache()
     KERNEL.reset()
@@ -2063,8 +2069,7 @@ def locate_numpy_state():
         NUMPY_STATE = None
 
 
-def after_fork():
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+def seed_generators():
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if NUMPY_STATE is not None:
@@ -2072,6 +2077,12 @@ def after_fork():
         sys.modules["ctypes"].memmove(NUMPY_STATE, state, len(state))
     elif numpy_random is not None:
         numpy_random.seed()
+
+
+def after_fork(seeded=False):
+    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    if not seeded:
+        seed_generators()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
@@ -2082,11 +2093,14 @@ def after_fork():
     gc.enable()
 
 
-def serve(fd=3, workspace="/workspace"):
-    """Be a kernel on this descriptor until it is closed. Does not return."""
+def serve(fd=3, workspace="/workspace", seeded=False):
+    """Be a kernel on this descriptor until it is closed. Does not return.
+
+    `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
+    """
     status = 1
     try:
-        after_fork()
+        after_fork(seeded)
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
         status = 0

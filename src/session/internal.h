@@ -61,7 +61,8 @@ struct session_ref {
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
 
     struct run *cell;  /* what the kernel is at, or is being started for; NULL: nothing */
-    bool adding;       /* sandbox_add_kernel() has not answered yet */
+    bool adding;       /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    struct timer *again;
     bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
+
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
 static void end_cell(const struct link_exit *totals, void *data)
@@ -190,9 +192,23 @@ static void begin(struct session_ref *session, bool joined)
         link_kernel_interrupt(session->agent);
 }
 
+static void on_added(int code, void *data);
+
+static void add_kernel(void *data)
+{
+    struct session_ref *session = data;
+    sandbox_add_kernel(session->sandbox, on_added, session);
+}
+
 static void on_added(int code, void *data)
 {
     struct session_ref *session = data;
+    if (code == -EAGAIN && !session->owner) { /* made ahead: it can wait for what is worth more */
+        if (!session->again)
+            session->again = timer_new(session->sessions->loop, add_kernel, session);
+        timer_start(session->again, AGAIN_MS);
+        return;
+    }
     session->adding = false;
     if (session->cell && session->agent) /* else its run has been given up meanwhile */
         begin(session, /* joined= */ code == 0);
@@ -209,7 +225,7 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
         return r < 0 ? r : send_cell(session, cell, err);
     }
     if (!session->adding)
-        sandbox_add_kernel(session->sandbox, on_added, session);
+        add_kernel(session);
     session->adding = true;
     return 0;
 }

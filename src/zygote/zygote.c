@@ -25,8 +25,11 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT const char *zygote_open(void);
+EXPORT void zygote_seed(void *random_state, void *numpy_state);
 EXPORT int zygote_serve(const char *imported);
 EXPORT const char *zygote_environment(void);
+
+enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
     struct zygote_setup setup;
@@ -39,6 +42,14 @@ static struct {
     int *tid_address;
     void *robust_list;
     size_t robust_len;
+
+    /* Generators whose state each child fills anew; NULL: none. */
+    struct {
+        uint32_t position, words[MT_WORDS];
+    } * random_state;
+    struct {
+        uint32_t words[MT_WORDS], position;
+    } * numpy_state;
 
     volatile int forked; /* by C1, which shares this memory: a pid or -errno */
 
@@ -112,7 +123,39 @@ const char *zygote_open(void)
     return NULL;
 }
 
+/* Where Python's and numpy's own generators keep their state. zygote.py has looked. */
+void zygote_seed(void *random_state, void *numpy_state)
+{
+    zygote.random_state = random_state;
+    zygote.numpy_state = numpy_state;
+}
+
 /*** the child ***/
+
+static int fill(uint32_t *words, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        long n = syscall(SYS_getrandom, (char *)words + done, len - done, 0);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int seed_generators(void)
+{
+    int r = 0;
+    if (zygote.random_state) {
+        r = fill(zygote.random_state->words, sizeof(zygote.random_state->words));
+        zygote.random_state->position = MT_WORDS;
+    }
+    if (r == 0 && zygote.numpy_state) {
+        r = fill(zygote.numpy_state->words, sizeof(zygote.numpy_state->words));
+        zygote.numpy_state->position = MT_WORDS;
+    }
+    return r;
+}
 
 static _Noreturn void give_up(int door, uint32_t number, int code, const char *step)
 {
@@ -153,7 +196,12 @@ static int become_guest(const struct zygote_order *order, const int *fds, int *d
     *door = 3;
     *ret_step = "limits";
     r = limit_data(order->limit_data);
-    return r < 0 ? r : guest_join(&zygote.config, ret_step);
+    if (r == 0)
+        r = guest_join(&zygote.config, ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = "seed generators";
+    return seed_generators();
 }
 
 static int take_fds(const struct msghdr *message, int *ret, size_t max)
