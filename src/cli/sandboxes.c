@@ -138,6 +138,8 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
                          .figure_height = config->figure_height },
         .strip_ansi = config->strip_ansi,
         .state_bytes = config->state_limit,
+        .packages = sandboxes->installer.packages,
+        .max_package_sets = (size_t)config->package_max_sets,
         .python = python_program(config),
         .env = sandboxes->env,
         .allowed_modules = sandboxes->allowed_modules,
@@ -159,6 +161,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     char instance[RANDOM_ID_SIZE];
     auto_free char *state_dir =
         config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
         .instance = instance,
@@ -184,8 +187,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     int r = missing_layers(config, strict, &options.allow_missing, err);
     if (r == 0)
         r = make_state_dir(state_dir, err);
+    if (r < 0)
+        return r;
+    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    installer_take_ids(&sandboxes->installer, &options, &installer);
+    options.packages = installer_shown_dir(&sandboxes->installer);
+    r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
     if (r == 0)
-        r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
+        installer_start(&sandboxes->installer, loop, config, &installer);
     return r;
 }
 
@@ -234,6 +243,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 void sandboxes_close(struct sandboxes *sandboxes)
 {
     sessions_free(sandboxes->sessions);
+    installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
     json_decref(sandboxes->env);
     json_decref(sandboxes->allowed_modules);

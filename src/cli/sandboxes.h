@@ -5,12 +5,14 @@
 #ifndef BELLJAR_CLI_SANDBOXES_H
 #define BELLJAR_CLI_SANDBOXES_H
 
+#include "cli/installer.h"
 #include "config/config.h"
 #include "tools/toolbox.h"
 
 struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
+    struct installer installer;
     struct toolbox toolbox;
     json_t *env, *allowed_modules, *blocked_modules; /* what the sessions' options refer to */
 };

@@ -216,7 +216,7 @@ static int apply_aliases(struct config *config, const struct option *option,
 {
     for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++) {
         const struct option_alias *alias = &option->aliases[i];
-        if (!str_eq(alias->profile, config->profile))
+        if (!str_eq(alias->profile, config->profile) && !str_eq(alias->profile, "*"))
             continue;
         const char *text = variable_value(environment, alias->name);
         int r = text ? offer(config, option, FROM_ALIAS, alias->name, text, err) : 0;

@@ -20,7 +20,8 @@ enum option_type {
 };
 
 /* Another program's name for the same thing; counts only in the profile that replaces it, for
- * names like LOG_LEVEL are in many environments and not meant for us. */
+ * names like LOG_LEVEL are in many environments and not meant for us. Profile "*": in all, for names
+ * that mean the same everywhere. */
 struct option_alias {
     const char *profile;
     const char *name;
@@ -40,7 +41,7 @@ struct option {
     bool (*check)(const char *text);
     const char *allowed;
     bool secret;
-    struct option_alias aliases[2];
+    struct option_alias aliases[3];
 };
 
 extern const struct option config_options[];

@@ -213,6 +213,14 @@ static void add_cell(struct buf *buf, const char *text)
         add(buf, "%s%c", *text == '|' ? "\\" : "", *text);
 }
 
+static void document_alias(struct buf *buf, const struct option_alias *alias)
+{
+    if (str_eq(alias->profile, "*"))
+        add(buf, " Also `%s`.", alias->name);
+    else
+        add(buf, " In the profile `%s` also `%s`.", alias->profile, alias->name);
+}
+
 static void markdown_option(struct buf *buf, const struct option *option)
 {
     auto_free char *variable = option_variable(option);
@@ -222,8 +230,7 @@ static void markdown_option(struct buf *buf, const struct option *option)
     add_cell(buf, option->help);
     for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++)
         if (option->aliases[i].name)
-            add(buf, " In the profile `%s` also `%s`.", option->aliases[i].profile,
-                option->aliases[i].name);
+            document_alias(buf, &option->aliases[i]);
     add(buf, " | ");
     add_cell(buf, allowed);
     if (*option->fallback)

@@ -35,6 +35,15 @@ enum session_state {
     SESSION_ENDED, /* out of the table; waits for its last run to be told */
 };
 
+struct session_packages {
+    struct list installs; /* struct install */
+    struct held_set {
+        struct package_set *set;
+    } * sets; /* in the order in which they came */
+    size_t n_sets;
+    struct install *of_cell; /* what the cell that runs waits for */
+};
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -68,6 +77,8 @@ struct session_ref {
     bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
+
+    struct session_packages packages;
 };
 
 /*** session.c ***/
@@ -147,6 +158,28 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals);
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
 void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
 bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
+
+/* A run's clock stands still while the server works for it. */
+void run_pause(struct run *run);
+void run_resume(struct run *run);
+
+/*** install.c ***/
+
+void session_packages_init(struct session_ref *session);
+/* Ends installs, whose owners are told why, and lets go of what was installed. */
+void session_packages_done(struct session_ref *session, const char *why);
+bool session_is_installing(const struct session_ref *session);
+int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
+                       const struct install_events *events, void *data, struct install **ret,
+                       struct err *err);
+/* The kernel asks, for the cell that runs; and that cell does not wait any more. */
+void session_install_for_cell(struct session_ref *session, const json_t *message);
+void session_cell_gone(struct session_ref *session);
+/* What Python is to look for modules in, the latest first; a new reference. */
+json_t *session_package_paths(const struct session_ref *session);
+/* "PYTHONPATH=…", owned by the caller: the packages, then what the session's environment says; NULL:
+ * there are no packages. */
+char *session_python_path(const struct session_ref *session);
 
 /*** output.c ***/
 

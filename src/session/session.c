@@ -151,6 +151,7 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
+    session_packages_init(session);
     const struct sandbox_plan sandbox = { .limits = session->limits };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
@@ -295,6 +296,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
     struct err err = { 0 };
     (void)err_set(&err, ECANCELED, "%s", words);
+    session_packages_done(session, words);
     session_fail_runs(session, outcome, words);
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
@@ -337,7 +339,7 @@ static void on_sweep(void *data)
     list_each (struct session_ref, session, &sessions->all, link) {
         if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
             return; /* the rest has been used later */
-        if (list_empty(&session->runs))
+        if (list_empty(&session->runs) && !session_is_installing(session))
             session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
     }
 }

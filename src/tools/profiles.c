@@ -1,8 +1,9 @@
 #include "tools/tools.h"
 
 static const struct mcp_tool *const default_tools[] = {
-    &tool_execute_code,  &tool_read_file,    &tool_write_file,    &tool_list_files,
-    &tool_start_session, &tool_session_info, &tool_clear_session, NULL,
+    &tool_execute_code, &tool_read_file,     &tool_write_file,
+    &tool_list_files,   &tool_start_session, &tool_install_packages,
+    &tool_session_info, &tool_clear_session, NULL,
 };
 
 static const struct profile profiles[] = {
