@@ -129,14 +129,18 @@ static int die_with_agent(const struct config *config)
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
-/* What the agent itself has changed (open_signals() in agent.c). */
+/* What the agent itself has changed (open_signals() in agent.c). SIGINT stays blocked where guest_fork()
+ * was called so. */
 static int default_signals(const struct config *config)
 {
     (void)config;
-    sigset_t none;
-    sigemptyset(&none);
-    return signal(SIGPIPE, SIG_DFL) == SIG_ERR || sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno
-                                                                                            : 0;
+    sigset_t now, mask;
+    sigemptyset(&mask);
+    if (signal(SIGPIPE, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, NULL, &now) < 0)
+        return -errno;
+    if (sigismember(&now, SIGINT))
+        sigaddset(&mask, SIGINT);
+    return sigprocmask(SIG_SETMASK, &mask, NULL) < 0 ? -errno : 0;
 }
 
 static int load_filter(const struct config *config)
@@ -272,15 +276,6 @@ static int exec_in_path(const char *const *argv, const char *const *env)
     }
 }
 
-/* A kernel lets it in when it has a handler: an interrupt that comes before must wait, not kill. */
-static int hold_interrupts(void)
-{
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    return sigprocmask(SIG_BLOCK, &interrupt, NULL) < 0 ? -errno : 0;
-}
-
 static int enter_directory(const struct config *config, const char *cwd)
 {
     if (chdir(config->workspace) < 0 || (*cwd && chdir(cwd) < 0))
@@ -301,9 +296,6 @@ static int become_program(const struct config *config, const struct guest_exec *
     *ret_step = "enter directory";
     r = enter_directory(config, exec->cwd);
     if (r < 0)
-        return r;
-    *ret_step = "hold interrupts";
-    if (exec->channel_fd >= 0 && (r = hold_interrupts()) < 0)
         return r;
     *ret_step = "load filter"; /* last: it forbids most of the above */
     r = load_filter(config);

@@ -3,6 +3,7 @@
 #include "agent/guest.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -195,6 +196,21 @@ static int pipes_open(struct pipes *pipes, bool with_input, bool with_channel)
     return pipes->in[0] < 0 ? -errno : 0;
 }
 
+/* A kernel lets SIGINT in when it has a handler: an interrupt that comes before must wait, from the
+ * fork on. */
+static pid_t fork_holding_interrupts(const struct config *config)
+{
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &interrupt, &before) < 0)
+        return -errno;
+    pid_t pid = guest_fork(config);
+    if (pid != 0)
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* that it could be set has been seen */
+    return pid;
+}
+
 bool order_launch(struct order *order, bool with_channel, struct process *ret)
 {
     struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
@@ -204,7 +220,7 @@ bool order_launch(struct order *order, bool with_channel, struct process *ret)
         order_fail(order, -r, "make pipes");
         return false;
     }
-    pid_t pid = guest_fork(order->config);
+    pid_t pid = with_channel ? fork_holding_interrupts(order->config) : guest_fork(order->config);
     if (pid == 0) {
         const struct guest_exec exec = {
             .argv = order->argv,

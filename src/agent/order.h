@@ -40,8 +40,8 @@ int order_code(struct order *order, const char *bytes, size_t len);
 /* All has arrived: 0, or -EPROTO. */
 int order_complete(struct order *order);
 
-/* False: it has failed. `with_channel`: descriptor 3 of the program is a stream socket, and orphans
- * among its descendants stay below it. */
+/* False: it has failed. `with_channel`: descriptor 3 of the program is a stream socket, orphans among
+ * its descendants stay below it, and SIGINT is blocked. */
 bool order_launch(struct order *order, bool with_channel, struct process *ret);
 /* The same for a kernel that waits at the door (door.h): gives it its descriptors, environment and
  * directory. Its pid is not known before order_joined(). False: it has failed. */

@@ -136,6 +136,10 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
         .allowed_modules = sandboxes->allowed_modules,
         .blocked_modules = sandboxes->blocked_modules,
         .limits = sandbox_limits(config),
+        .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
+        .kernel_pool_max = (size_t)config->pool_size,
+        .pool_max_creations = (size_t)config->pool_max_creations,
+        .pool_max_age_ms = config->pool_max_age_ms,
     };
 }
 

@@ -308,13 +308,17 @@ const struct option config_options[] = {
     { SANDBOX, INT("server_uid", server_uid, "65534", 1, 2000000000,
         .help = "As root: the user id that the server takes once it has started.") },
     { SANDBOX, BOOL("pool_enabled", pool_enabled, "true",
-        .help = "Make sandboxes ahead of need.") },
+        .help = "Make sandboxes and Python kernels ahead of need.") },
     { SANDBOX, INT("pool_size", pool_size, "8", 1, 256,
-        .help = "How many sandboxes wait ready.") },
+        .help = "How many sandboxes wait ready; and the most kernels that do.") },
+    { SANDBOX, INT("kernel_pool_size", kernel_pool_size, "2", 0, 256,
+        .help = "How many more wait with a Python kernel that has started. While more are asked "
+                "for than are ready there are up to pool_size; 0: none. They are made from the first "
+                "request on (HTTP: from the start).") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
-        .help = "A sandbox that has waited this long is replaced.") },
+        .help = "A sandbox, with or without a kernel, that has waited this long is replaced.") },
     { SANDBOX, INT("pool_max_creations", pool_max_creations, "2", 1, 64,
-        .help = "How many sandboxes are made at the same time.") },
+        .help = "How many sandboxes are made at the same time, and how many kernels.") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
         .help = "Memory of a sandbox: processes and files in memory together, no swap.") },

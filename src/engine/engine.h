@@ -137,7 +137,8 @@ void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sa
 /* Puts a process into the sandbox that has a Python interpreter with the preloaded modules in it, as a
  * guest like any other, at the agent's door: link_kernel_start() with `joined` makes it the kernel.
  * Exactly one call of on_added follows, unless the sandbox is destroyed before: 0, or a negative errno
- * when there is none to be had now, and the caller starts a kernel the long way. One at a time. */
+ * when there is none to be had now, and the caller starts a kernel the long way; -EAGAIN: there will be
+ * soon, for a caller that has time. One at a time. */
 typedef void sandbox_added_fn(int code, void *data);
 void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
 

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
+
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
 static void end_cell(const struct link_exit *totals, void *data)
@@ -87,6 +89,8 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     struct run *run = steal_ptr(&session->cell);
     if (run)
         run_on_kernel_lost(run, exit);
+    else if (!session->owner)
+        pool_on_kernel_lost(session);
 }
 
 static int send_message(struct session_ref *session, const json_t *message, struct err *err)
@@ -96,9 +100,11 @@ static int send_message(struct session_ref *session, const json_t *message, stru
     return link_kernel_send(session->agent, text.data, text.len, err);
 }
 
-/* What is the session's own about its kernel. Before the first cell, and once. */
+/* What is the session's own about its kernel. Before the first cell, and once; of a kernel made ahead
+ * once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
+    session->configured = true;
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
@@ -137,22 +143,26 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
                                            .source_len = joined ? 0 : kernel_source_len,
                                            .joined = joined };
     session->joined = joined;
-    int r = link_kernel_start(session->agent, &spec, &events, session, err);
-    return r < 0 ? r : configure(session, err);
+    session->configured = false;
+    return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
-static json_t *cell_options(const struct session_options *options)
+static json_t *cell_options(const struct session_options *options, bool forget)
 {
     json_t *wanted = json_object();
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
+    if (forget)
+        json_put(wanted, "forget", json_true());
     return wanted;
 }
 
 static int send_cell(struct session_ref *session, const struct cell *cell, struct err *err)
 {
     const struct session_options *options = &session->sessions->options;
-    int r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
+    int r = session->configured ? 0 : configure(session, err);
+    if (r == 0)
+        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
                              options->flood_bytes, err);
     if (r < 0)
         return r;
@@ -160,7 +170,7 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(options));
+    json_put(request, "options", cell_options(options, cell->forget));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
     if (cell->want_state)
@@ -182,9 +192,23 @@ static void begin(struct session_ref *session, bool joined)
         link_kernel_interrupt(session->agent);
 }
 
+static void on_added(int code, void *data);
+
+static void add_kernel(void *data)
+{
+    struct session_ref *session = data;
+    sandbox_add_kernel(session->sandbox, on_added, session);
+}
+
 static void on_added(int code, void *data)
 {
     struct session_ref *session = data;
+    if (code == -EAGAIN && !session->owner) { /* made ahead: it can wait for what is worth more */
+        if (!session->again)
+            session->again = timer_new(session->sessions->loop, add_kernel, session);
+        timer_start(session->again, AGAIN_MS);
+        return;
+    }
     session->adding = false;
     if (session->cell && session->agent) /* else its run has been given up meanwhile */
         begin(session, /* joined= */ code == 0);
@@ -201,7 +225,7 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
         return r < 0 ? r : send_cell(session, cell, err);
     }
     if (!session->adding)
-        sandbox_add_kernel(session->sandbox, on_added, session);
+        add_kernel(session);
     session->adding = true;
     return 0;
 }

@@ -130,9 +130,10 @@ facts["SigQ"] = facts["SigQ"].split("/")[1]
 facts["depth"] = len(status["NSpid"].split())
 facts["session"] = os.getpid() == os.getsid(0) == os.getpgid(0)
 facts["limits"] = read("/proc/self/limits")
-facts["cgroup"] = re.sub(r"belljar-[^/]*/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
+facts["cgroup"] = re.sub(r"(belljar-[^/]*)?/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
 facts["oom"] = read("/proc/self/oom_score_adj")
-facts["mounts"] = sorted(line.split(" ", 4)[4] for line in read("/proc/self/mountinfo").splitlines())
+mounts = re.sub(r"\b([ug]id)=\d+", r"\1", read("/proc/self/mountinfo"))  # of this slot
+facts["mounts"] = sorted(line.split(" ", 4)[4] for line in mounts.splitlines())
 facts["namespaces"] = sorted(os.listdir("/proc/self/ns"))
 facts["descriptors"] = sorted(fd for fd in os.listdir("/proc/self/fd"))
 facts["kinds"] = [os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in (0, 1, 2)]
@@ -141,7 +142,7 @@ facts["environment"] = dict(os.environ)
 facts["c environment"] = [bool(ctypes.CDLL(None).getenv(name.encode())) for name in os.environ]
 facts["cwd"], facts["argv"], facts["path"] = os.getcwd(), sys.argv, sys.path
 facts["python"] = [sys.executable, sys.prefix, sys.flags[:], sys.getrecursionlimit(), sys.dont_write_bytecode]
-facts["main"] = [__name__, sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if n[0] != "_" and n not in ("facts", "status", "read"))]
+facts["main"] = [__name__, sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if n[0] != "_" and n not in ("facts", "status", "read", "mounts"))]
 facts["streams"] = [(s.name, s.encoding, s.errors, s.line_buffering, s.write_through) for s in (sys.stdout, sys.stderr)]
 facts["threads"] = [t.name for t in threading.enumerate()], threading.main_thread().native_id == os.getpid()
 facts["gc"] = gc.isenabled(), gc.get_threshold()

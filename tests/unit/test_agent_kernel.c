@@ -48,6 +48,7 @@ static const char stand_in[] = "import os, signal, struct, subprocess, sys, time
                                "state = {}\n"
                                "while True:\n"
                                "    try:\n"
+                               "        signal.pthread_sigmask(signal.SIG_UNBLOCK, [2])\n"
                                "        code = read(struct.unpack('<I', read(4))[0])\n"
                                "        exec(code, globals())\n"
                                "        say('done')\n"
@@ -461,6 +462,22 @@ static void test_cells_have_an_order(void **state)
 }
 
 /*** ends ***/
+
+/* At any time between the order to start it and its own readiness. */
+static void test_an_early_interrupt_waits_for_the_kernel(void **state)
+{
+    struct box *box = *state;
+    for (int delay_ms = 0; delay_ms < 20; delay_ms += 4) {
+        start(box);
+        box_sleep(box, (unsigned)delay_ms);
+        link_kernel_interrupt(box->link);
+        box_wait(box, &seen.done);
+        CHECK_STR("it came", buf_str(&seen.message), "interrupted");
+        seen.on_message = NULL;
+        cell(box, "print('alive', flush=True)");
+        kill_kernel(box);
+    }
+}
 
 static void test_an_interrupt_keeps_the_state(void **state)
 {
@@ -1025,6 +1042,7 @@ int main(void)
         BOX_TEST(test_output_between_cells_begins_the_next),
         BOX_TEST(test_a_flood_between_cells_waits),
         BOX_TEST(test_cells_have_an_order),
+        BOX_TEST(test_an_early_interrupt_waits_for_the_kernel),
         BOX_TEST(test_an_interrupt_keeps_the_state),
         BOX_TEST(test_ends_are_told_apart),
         BOX_TEST(test_what_cannot_start_says_why),

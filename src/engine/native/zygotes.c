@@ -20,13 +20,14 @@
 #include <time.h>
 
 enum {
-    BEGIN_MS = 60, /* the server makes its first sandbox, and answers its first client, before */
+    BEGIN_MS = 250,      /* a client that only looks at what there is has gone by then */
     WARM_UP_MS = 120000, /* imports from a cold disk take their time */
     ORDER_MS = 2000,
     LEAVE_MS = 10000,
     STEADY_MS = 60000, /* one that has served this long was no failure */
     RETRY_MS = 500,    /* doubled with each failure */
     RETRY_MAX_MS = 300000,
+    SOON_MS = 3000, /* what may be waited for */
     /* Far from what sandboxes count through: libraries tell a fork by another pid. */
     FIRST_PID = 30000,
     PIDS = 1000,
@@ -281,6 +282,15 @@ static struct zygote_process *serving(struct zygotes *zygotes)
     return NULL;
 }
 
+/* One warms up, or is about to be started. */
+static bool is_coming(const struct zygotes *zygotes)
+{
+    bool coming = zygotes->host->zygote.python[0] && zygotes->retry_ms < now_ms() + SOON_MS;
+    for (size_t i = 0; i < ZYGOTES_MAX; i++)
+        coming |= zygotes->all[i].state == ZYGOTE_WARMING;
+    return coming;
+}
+
 static int send_order(int control, const struct zygote_order *order, const int *fds, size_t n_fds)
 {
     union {
@@ -304,8 +314,10 @@ int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *o
                   const int *fds, size_t n_fds)
 {
     struct zygote_process *process = serving(zygotes);
-    if (!process || zygotes->n_orders == ZYGOTES_ORDERS_MAX)
-        return -EAGAIN;
+    if (!process)
+        return is_coming(zygotes) ? -EAGAIN : -ENXIO;
+    if (zygotes->n_orders == ZYGOTES_ORDERS_MAX)
+        return -EBUSY;
     order->magic = ZYGOTE_MAGIC;
     order->ticket = ++zygotes->ticket;
     int r = send_order(process->control, order, fds, n_fds);

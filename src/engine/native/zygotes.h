@@ -54,7 +54,8 @@ struct zygotes {
 
 void zygotes_init(struct zygotes *zygotes, const struct native_host *host,
                   const struct zygotes_events *events, void *data);
-/* Fills in magic and ticket. The descriptors stay the caller's. 0, or -errno and no on_forked. */
+/* Fills in magic and ticket. The descriptors stay the caller's. 0, or -errno and no on_forked: -EAGAIN
+ * where a zygote is on its way, -ENXIO where none is. */
 int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *order,
                   const int *fds, size_t n_fds);
 void zygotes_ready(struct zygotes *zygotes, unsigned what);
