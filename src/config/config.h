@@ -119,6 +119,9 @@ struct config {
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
     size_t output_limit, output_flood, display_limit, state_limit;
     bool strip_ansi;
+    int64_t max_images, figure_dpi, result_limit, traceback_frames;
+    size_t max_image_size;
+    double figure_width, figure_height;
     struct config_list env; /* "NAME=value" */
     struct config_list allowed_modules, blocked_modules;
     size_t max_read, max_write;

@@ -475,8 +475,9 @@ const struct mcp_tool tool_execute_code = {
     .description =
         "Runs code in an isolated sandbox and returns what it printed, the value of the last "
         "expression, errors, and the files it made in /workspace. The sandbox has no network. "
-        "Every result names a session_id: pass it on to keep variables, imports and files for the "
-        "next call. Code that fails or runs out of time is still a successful call; read outcome "
+        "Every result names a session_id: pass it on to keep variables, imports and files (in bash "
+        "and sh: directory, exported variables and files) for the next call. Code that fails or "
+        "runs out of time is still a successful call; read outcome "
         "and error.",
     .input = &execute_input,
     .output = &execute_output,
