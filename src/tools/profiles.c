@@ -17,7 +17,8 @@ static const struct profile profiles[] = {
             .instructions =
                 "belljar runs code in isolated sandboxes without network access. Call "
                 "execute_code; keep the session_id of the first result and pass it on, so that "
-                "variables, imports and files in /workspace persist between calls.",
+                "variables, imports and files in /workspace persist between calls. Python packages "
+                "that are missing come by install_packages, or by %pip install in the code.",
         },
         .tools = default_tools,
     },

@@ -543,6 +543,20 @@ def test_the_queue_is_bounded(slow_index):
         assert all(each["structuredContent"]["success"] for each in done), done
 
 
+def test_one_client_cannot_take_all_places(slow_index):
+    with slow_shop(slow_index, "--package-max-per-client=2") as shop:
+        session = shop.cell("x = 1").session
+        waiting = []
+        for name in ("plain==1.0", "plain==2.0"):
+            arguments = {"packages": [name], "session_id": session}
+            waiting.append(shop.jar.submit("tools/call", call_tool("install_packages", arguments)))
+        with pytest.raises(ToolError, match="2 of your installs"):
+            shop.install("needs")
+        slow_index.hold.set()
+        assert all(each.result(SLOW)["structuredContent"]["success"] for each in waiting)
+        assert shop.install("needs")["success"]
+
+
 def test_a_session_that_ends_takes_its_install_along(slow_index):
     with slow_shop(slow_index) as shop:
         session = shop.cell("x = 1").session
