@@ -14,7 +14,7 @@ import urllib.request
 import belljar
 import pytest
 from belljar import call_tool, need
-from sandboxes import Jar, ToolError, ordinary_user
+from sandboxes import Jar, ToolError, make_state, ordinary_user
 from wheels import Index, make_wheel
 
 RUNTIME = pathlib.Path(
@@ -576,6 +576,24 @@ def test_a_server_that_ends_leaves_nothing_half_done(slow_index):
         shop.jar.submit("tools/call", call_tool("install_packages", {"packages": ["plain"]}))
         wait_for_request(slow_index)
     assert not shop.dir.exists()
+
+
+def test_a_killed_server_leaves_nothing(slow_index):
+    state = pathlib.Path(make_state())
+    flags = (f"--package-index={slow_index.url}", "--package-trusted-hosts=127.0.0.1")
+    shop = Shop(*flags, state=str(state))
+    try:
+        shop.jar.submit("tools/call", call_tool("install_packages", {"packages": ["plain"]}))
+        wait_for_request(slow_index)
+        assert len(list((state / "instances").iterdir())) == 2  # guests', installers'
+        shop.jar.kill()
+        # Each is removed by its keeper when the last process of its sandboxes is gone.
+        wait_for(lambda: not list((state / "instances").iterdir()))
+        assert shop.sets() == [] and shop.staged() == []
+    finally:
+        shop.jar.kill()
+        shutil.rmtree(shop.dir)
+        shutil.rmtree(state)
 
 
 def test_what_the_installer_says_is_streamed(offline):
