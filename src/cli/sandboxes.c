@@ -1,5 +1,7 @@
 #include "cli/sandboxes.h"
 
+#include "tools/parked.h"
+
 #include "base/log.h"
 #include "base/text.h"
 
@@ -39,6 +41,8 @@ static int make_state_dir(const char *path, struct err *err)
 }
 
 /*** Options ***/
+
+enum { UTF8_CHAR_MAX = 4 };
 
 static struct sandbox_limits sandbox_limits(const struct config *config)
 {
@@ -83,19 +87,67 @@ static const char *python_program(const struct config *config)
 
 static struct session_options session_options(const struct config *config)
 {
+    /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
+    size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
     return (struct session_options){
         .idle_timeout_ms = config->session_timeout_ms,
         .max_sessions = (size_t)config->max_sessions,
         .max_sessions_per_owner = (size_t)config->max_sessions_per_client,
         .max_queue = (size_t)config->max_queue,
         .run_timeout_ms = config->run_timeout_ms,
-        .run_timeout_max_ms = config->run_timeout_max_ms,
+        .run_timeout_max_ms = config->run_timeout_max_ms > config->run_timeout_ms
+                                  ? config->run_timeout_max_ms
+                                  : config->run_timeout_ms,
         .interrupt_grace_ms = config->interrupt_grace_ms,
-        .output_bytes = config->output_limit,
+        .output_bytes = config->output_limit > shown ? config->output_limit : shown,
         .flood_bytes = config->output_flood,
         .display_bytes = config->display_limit,
         .python = python_program(config),
         .limits = sandbox_limits(config),
+    };
+}
+
+/*** What tools work with ***/
+
+/* Libraries that come with the runtime: an import policy is about the rest. */
+static const char *const preinstalled[] = { "numpy",   "pandas", "scipy",   "matplotlib",
+                                            "sklearn", "sympy",  "seaborn", "plotly" };
+
+static json_t *module_list(const struct config_list *list)
+{
+    json_t *modules = list->count ? json_array() : NULL;
+    for (size_t i = 0; i < list->count; i++)
+        json_push(modules, json_string(list->items[i]));
+    return modules;
+}
+
+static json_t *allowed_modules(const struct config *config)
+{
+    json_t *modules = module_list(&config->allowed_modules);
+    for (size_t i = 0; modules && i < ARRAY_SIZE(preinstalled); i++)
+        json_push(modules, json_string(preinstalled[i]));
+    return modules;
+}
+
+static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessions,
+                                   uv_loop_t *loop, const struct config *config)
+{
+    return (struct toolbox){
+        .loop = loop,
+        .sessions = sessions,
+        .engine = engine,
+        .limits = sandbox_limits(config),
+        .plan = { .allowed_modules = allowed_modules(config),
+                  .blocked_modules = module_list(&config->blocked_modules) },
+        .parked = parked_new(),
+        .python = python_program(config),
+        .run_timeout_ms = config->run_timeout_ms,
+        .session_timeout_ms = config->session_timeout_ms,
+        .output_chars = (size_t)config->output_chars,
+        .max_answer = config->max_answer,
+        .max_read = config->max_read,
+        .max_write = config->max_write,
+        .max_list = (size_t)config->max_list,
     };
 }
 
@@ -153,22 +205,40 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
     say_what_is_missing(ret->engine);
     const struct session_options options = session_options(config);
     ret->sessions = sessions_new(loop, ret->engine, &options);
-    ret->toolbox = (struct toolbox){
-        .loop = loop,
-        .sessions = ret->sessions,
-        .engine = ret->engine,
-        .limits = options.limits,
-        .max_answer = config->max_answer,
-        .max_read = config->max_read,
-        .max_write = config->max_write,
-        .max_list = (size_t)config->max_list,
-    };
+    ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
+}
+
+/* Sessions of their own: other defaults, and nobody finds there what is here. */
+struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
+                              const struct config *config)
+{
+    struct session_options options = session_options(config);
+    struct more_sandboxes *more = xcalloc(1, sizeof(*more));
+    more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
+                                 loop, config);
+    more->next = sandboxes->more;
+    sandboxes->more = more;
+    return &more->toolbox;
+}
+
+static void toolbox_done(struct toolbox *box)
+{
+    sessions_free(box->sessions);
+    parked_free(box->parked);
+    json_decref((json_t *)box->plan.allowed_modules);
+    json_decref((json_t *)box->plan.blocked_modules);
 }
 
 void sandboxes_close(struct sandboxes *sandboxes)
 {
-    sessions_free(sandboxes->sessions);
+    while (sandboxes->more) {
+        struct more_sandboxes *more = sandboxes->more;
+        sandboxes->more = more->next;
+        toolbox_done(&more->toolbox);
+        free(more);
+    }
+    toolbox_done(&sandboxes->toolbox);
     engine_close(sandboxes->engine);
     *sandboxes = (struct sandboxes){ 0 };
 }

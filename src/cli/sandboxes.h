@@ -12,12 +12,20 @@ struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
     struct toolbox toolbox;
+    struct more_sandboxes { /* of the other profiles */
+        struct more_sandboxes *next;
+        struct toolbox toolbox;
+    } * more;
 };
 
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
  * failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err);
+/* Sessions for another profile, over the same engine, as its `config` (which outlives them) wants
+ * them; borrowed, ends with the rest. */
+struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
+                              const struct config *config);
 /* Ends every session. A zeroed struct is fine. */
 void sandboxes_close(struct sandboxes *sandboxes);
 

@@ -64,9 +64,10 @@ json_t *server_capabilities(const struct mcp_server *server, enum revision revis
         json_put(all, "logging", json_object());
     if (revision_has(revision, HAS_COMPLETIONS_CAPABILITY) && registry_completes(registry))
         json_put(all, "completions", json_object());
-    if (registry->tables[ENTRY_PROMPT].count)
+    if ((server->capabilities & MCP_PROMPTS) || registry->tables[ENTRY_PROMPT].count)
         json_put(all, "prompts", capability(server->capabilities & MCP_PROMPTS_CHANGE));
-    if (registry->tables[ENTRY_RESOURCE].count || registry->tables[ENTRY_TEMPLATE].count) {
+    if ((server->capabilities & MCP_RESOURCES) || registry->tables[ENTRY_RESOURCE].count ||
+        registry->tables[ENTRY_TEMPLATE].count) {
         json_t *resources = capability(server->capabilities & MCP_RESOURCES_CHANGE);
         if (server->capabilities & MCP_SUBSCRIBE)
             json_put(resources, "subscribe", json_true());

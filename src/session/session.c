@@ -172,6 +172,16 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     return session;
 }
 
+static void add_opener(struct session_ref *session, session_open_fn *on_open, void *data)
+{
+    struct opener *opener = xcalloc(1, sizeof(*opener));
+    opener->on_open = on_open;
+    opener->data = data;
+    list_add_tail(&session->openers, &opener->link);
+    if (session->state == SESSION_READY)
+        tell_openers(session, session->id, NULL);
+}
+
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err)
 {
@@ -180,10 +190,17 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
     struct session_ref *session = session_make(sessions, owner, plan, err);
     if (!session)
         return -err->code;
-    struct opener *opener = xcalloc(1, sizeof(*opener));
-    opener->on_open = on_open;
-    opener->data = data;
-    list_add_tail(&session->openers, &opener->link);
+    add_opener(session, on_open, data);
+    return 0;
+}
+
+int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
+                   session_open_fn *on_open, void *data, struct err *err)
+{
+    struct session_ref *session = plan && plan->id ? session_find(sessions, owner, plan->id) : NULL;
+    if (!session)
+        return session_open(sessions, owner, plan, on_open, data, err);
+    add_opener(session, on_open, data);
     return 0;
 }
 

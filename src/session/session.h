@@ -133,6 +133,10 @@ typedef void session_open_fn(const char *session_id, const struct err *err, void
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err);
 
+/* The same, but a session of that id which the owner has already will do. */
+int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
+                   session_open_fn *on_open, void *data, struct err *err);
+
 /* 0, or -ENOENT. Ends its runs (on_done, interrupted), deletes its files. */
 int session_close(struct sessions *sessions, const char *owner, const char *session_id);
 

@@ -5,42 +5,49 @@ static const struct mcp_tool *const default_tools[] = {
     &tool_start_session, &tool_session_info, &tool_clear_session, NULL,
 };
 
-static const struct profile profiles[] = {
-    {
-        .name = "default",
-        .info = {
-            .name = "belljar",
-            .version = BELLJAR_VERSION,
-            .title = "belljar",
-            .description = "Runs code that agents wrote, in sandboxes.",
-            .instructions =
-                "belljar runs code in isolated sandboxes without network access. Call "
-                "execute_code; keep the session_id of the first result and pass it on, so that "
-                "variables, imports and files in /workspace persist between calls.",
-        },
-        .tools = default_tools,
+static const struct profile profile_default = {
+    .name = "default",
+    .info = {
+        .name = "belljar",
+        .version = BELLJAR_VERSION,
+        .title = "belljar",
+        .description = "Runs code that agents wrote, in sandboxes.",
+        .instructions =
+            "belljar runs code in isolated sandboxes without network access. Call "
+            "execute_code; keep the session_id of the first result and pass it on, so that "
+            "variables, imports and files in /workspace persist between calls.",
     },
+    .tools = default_tools,
+};
+
+static const struct profile *const profiles[] = {
+    &profile_default,
+    &profile_mcp_pyexec,
+    &profile_python_interpreter,
+    &profile_mcp_codemode,
 };
 
 const struct profile *tools_find_profile(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
-        if (str_eq(profiles[i].name, name))
-            return &profiles[i];
+        if (str_eq(profiles[i]->name, name))
+            return profiles[i];
     }
     return NULL;
 }
 
 const struct profile *tools_profile_at(size_t index)
 {
-    return index < ARRAY_SIZE(profiles) ? &profiles[index] : NULL;
+    return index < ARRAY_SIZE(profiles) ? profiles[index] : NULL;
 }
 
 struct mcp_server *tools_new_server(uv_loop_t *loop, const struct profile *profile,
                                     const struct mcp_limits *limits, struct toolbox *box)
 {
-    struct mcp_server *server = mcp_server_new(loop, &profile->info, limits, /* capabilities= */ 0);
+    struct mcp_server *server = mcp_server_new(loop, &profile->info, limits, profile->capabilities);
     for (const struct mcp_tool *const *tool = profile->tools; *tool; tool++)
         mcp_server_add_tool(server, *tool, box);
+    for (const struct mcp_prompt *const *prompt = profile->prompts; prompt && *prompt; prompt++)
+        mcp_server_add_prompt(server, *prompt, box);
     return server;
 }

@@ -10,11 +10,18 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
-    size_t max_answer;            /* bytes of one result, as mcp_limits has it */
-    size_t max_read;              /* bytes of a file in one answer */
-    size_t max_write;             /* bytes of a file in one call */
-    size_t max_list;              /* entries of one listing */
+    struct session_plan plan; /* of new sessions, as the operator wants them; owned by the maker */
+    const char *python;       /* the interpreter, as sandboxes see it */
+    uint64_t run_timeout_ms, session_timeout_ms;
+    size_t output_chars;   /* of each stream in a result; 0: no such limit */
+    struct parked *parked; /* sessions put aside; owned by the maker */
+    size_t max_answer;     /* bytes of one result, as mcp_limits has it */
+    size_t max_read;       /* bytes of a file in one answer */
+    size_t max_write;      /* bytes of a file in one call */
+    size_t max_list;       /* entries of one listing */
 };
+
+enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */
 
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
@@ -26,5 +33,12 @@ size_t toolbox_json_len(const char *text);
 /* Cuts the middle out of a text so that it takes at most `budget` bytes in JSON, and says so where it
  * was cut. False: it fits as it is, and nothing was done. */
 bool toolbox_cut(char **text, size_t budget);
+
+/* A random UUID (version 4). */
+enum { TOOLBOX_UUID_SIZE = 37 };
+void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE]);
+
+/* The text without white space at its ends, owned by the caller. */
+char *toolbox_strip(const struct buf *text);
 
 #endif

@@ -1,0 +1,228 @@
+#include "tools/report.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { PATH_SHOWN_MAX = 512, MIME_MAX = 100 };
+
+/*** Text ***/
+
+char *report_stream(const struct run_result *run, enum link_stream stream)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; i < run->n_output; i++)
+        if (!stream || run->output[i].stream == stream)
+            toolbox_add_text(&text, run->output[i].text, run->output[i].len);
+    return buf_steal(&text);
+}
+
+/* NULL: it is no text. */
+static char *guest_text(const json_t *value, size_t max, bool *ret_cut)
+{
+    *ret_cut = false;
+    if (!json_is_string(value))
+        return NULL;
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&text, json_string_value(value), json_string_length(value));
+    char *owned = buf_steal(&text);
+    *ret_cut = toolbox_cut(&owned, max);
+    return owned;
+}
+
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
+{
+    return guest_text(json_object_get(json_object_get(run->done, "result"), "text/plain"), max,
+                      ret_cut);
+}
+
+char *report_string(const struct run_result *run, size_t max)
+{
+    bool cut;
+    char *text = guest_text(json_object_get(run->done, "string"), max, &cut);
+    return text ? text : report_value(run, max, &cut);
+}
+
+char *report_blocked(const struct run_result *run)
+{
+    const json_t *error = json_object_get(run->done, "error");
+    const char *name = json_str(error, "name"), *value = json_str(error, "value");
+    bool policy = str_eq(name, "ImportError") && value && str_has_prefix(value, "Import '") &&
+                  (strstr(value, "' is blocked for security reasons") ||
+                   strstr(value, "' is not in the allowed list"));
+    return policy ? xasprintf("%.500s", value) : NULL;
+}
+
+size_t report_traceback(const struct run_result *run, char ***ret)
+{
+    const json_t *lines = json_object_get(run->done, "traceback");
+    size_t given = json_array_size(lines), count = 0;
+    if (given > REPORT_LINES_MAX)
+        given = REPORT_LINES_MAX;
+    char **texts = xcalloc(given, sizeof(*texts));
+    for (size_t i = 0; i < given; i++) {
+        const json_t *line = json_array_get(lines, i);
+        if (!json_is_string(line))
+            continue;
+        texts[count] = xstrdup(json_string_value(line));
+        (void)toolbox_cut(&texts[count++], REPORT_LINE_MAX);
+    }
+    *ret = texts;
+    return count;
+}
+
+char *report_traceback_text(const struct run_result *run)
+{
+    char **lines;
+    size_t count = report_traceback(run, &lines);
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; i < count; i++) {
+        (void)buf_printf(&text, "%s%s", i ? "\n" : "", lines[i]);
+        free(lines[i]);
+    }
+    free(lines);
+    return buf_steal(&text);
+}
+
+/*** Files ***/
+
+static const struct field file_fields[] = {
+    FIELD_STR(struct report_file, uri,
+              "The file and its session; sandbox_read_file reads it by name.", .required = true),
+    FIELD_STR(struct report_file, name, "Path below /workspace.", .required = true),
+    FIELD_STR(struct report_file, mime_type, "Type, as far as it is known.", .required = true),
+    FIELD_INT(struct report_file, size, "Bytes.", .required = true),
+    FIELD_END,
+};
+const struct shape report_file_shape = SHAPE(struct report_file, file_fields);
+
+char *report_uri(const char *session_id, const char *path)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+    auto_buf uri = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_printf(&uri, "kernel://%s/", session_id);
+    for (; *path; path++) {
+        if (strchr(plain, *path))
+            (void)buf_add_char(&uri, *path);
+        else
+            (void)buf_printf(&uri, "%%%02X", (unsigned char)*path);
+    }
+    return buf_steal(&uri);
+}
+
+size_t report_files(const struct run_result *run, struct report_file **ret)
+{
+    const json_t *told = json_object_get(run->done, "files");
+    size_t given = json_array_size(told), count = 0;
+    if (given > REPORT_FILES_MAX)
+        given = REPORT_FILES_MAX;
+    struct report_file *files = xcalloc(given, sizeof(*files));
+    for (size_t i = 0; i < given; i++) {
+        const json_t *file = json_array_get(told, i);
+        const char *path = json_str(file, "path"), *mime = json_str(file, "mime");
+        if (!path || strlen(path) > PATH_SHOWN_MAX)
+            continue;
+        if (!mime || strlen(mime) > MIME_MAX)
+            mime = "application/octet-stream";
+        files[count++] = (struct report_file){
+            .uri = report_uri(run->session_id, path),
+            .name = xstrdup(path),
+            .mime_type = xstrdup(mime),
+            .size = json_integer_value(json_object_get(file, "size")),
+        };
+    }
+    *ret = files;
+    return count;
+}
+
+static const char *mime_of(const char *name)
+{
+    static const struct {
+        const char *ending, *type;
+    } types[] = {
+        { "html", "text/html" }, { "htm", "text/html" },     { "json", "application/json" },
+        { "csv", "text/csv" },   { "txt", "text/plain" },    { "pdf", "application/pdf" },
+        { "png", "image/png" },  { "jpg", "image/jpeg" },    { "jpeg", "image/jpeg" },
+        { "gif", "image/gif" },  { "svg", "image/svg+xml" }, { "xml", "application/xml" },
+    };
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < ARRAY_SIZE(types); i++)
+        if (strcasecmp(dot + 1, types[i].ending) == 0)
+            return types[i].type;
+    return "application/octet-stream";
+}
+
+size_t report_entries(const char *session_id, const struct link_entry *entries, size_t count,
+                      struct report_file **ret)
+{
+    struct report_file *files = xcalloc(count, sizeof(*files));
+    size_t made = 0;
+    for (size_t i = 0; i < count; i++) {
+        auto_buf name = BUF_INIT(BUF_NO_CEILING);
+        if (entries[i].type != LINK_FILE || strlen(entries[i].name) > PATH_SHOWN_MAX)
+            continue;
+        toolbox_add_text(&name, entries[i].name, strlen(entries[i].name));
+        files[made++] = (struct report_file){ .uri = report_uri(session_id, entries[i].name),
+                                              .name = buf_steal(&name),
+                                              .mime_type = xstrdup(mime_of(entries[i].name)),
+                                              .size = (int64_t)entries[i].size };
+    }
+    *ret = files;
+    return made;
+}
+
+void report_files_free(struct report_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free((char *)files[i].uri);
+        free((char *)files[i].name);
+        free((char *)files[i].mime_type);
+    }
+    free(files);
+}
+
+/*** Images ***/
+
+/* The image of a bundle that clients can show; NULL: none. */
+static const json_t *bundle_image(const json_t *bundle, const char **ret_type)
+{
+    static const char *const types[] = { "image/png", "image/jpeg" };
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const json_t *data = json_object_get(bundle, types[i]);
+        if (json_is_string(data)) {
+            *ret_type = types[i];
+            return data;
+        }
+    }
+    return NULL;
+}
+
+size_t report_images(const struct run_result *run, size_t max_answer, report_image_fn *each,
+                     void *data)
+{
+    size_t total = 0, count = json_array_size(run->displays);
+    for (size_t i = 0; i <= count; i++) { /* the last one is the result */
+        const char *type;
+        const json_t *image =
+            bundle_image(i < count ? json_object_get(json_array_get(run->displays, i), "data")
+                                   : json_object_get(run->done, "result"),
+                         &type);
+        if (!image || total + json_string_length(image) > max_answer / 2)
+            continue;
+        total += json_string_length(image);
+        if (each)
+            each(type, image, data);
+    }
+    return total;
+}
+
+/* Decoded and encoded again: clients refuse a whole result for one bad block. */
+void report_add_image(const char *mime_type, const json_t *base64, void *call)
+{
+    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+    if (base64_decode(json_string_value(base64), json_string_length(base64), &bytes) == 0)
+        mcp_call_add(call, mcp_image(mime_type, bytes.data, bytes.len));
+}

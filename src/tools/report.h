@@ -1,0 +1,61 @@
+/*
+ * report: what a finished run said, in the pieces that tools make their answers of. It comes from the
+ * guest, so everything is bounded and made clean text here; whatever is returned belongs to the
+ * caller.
+ */
+#ifndef BELLJAR_TOOLS_REPORT_H
+#define BELLJAR_TOOLS_REPORT_H
+
+#include "tools/toolbox.h"
+
+/* Bounds on what a guest can make its kernel say. */
+enum {
+    REPORT_VALUE_MAX = 256 << 10,
+    REPORT_LINES_MAX = 200,
+    REPORT_LINE_MAX = 1000,
+    REPORT_FILES_MAX = 100,
+};
+
+/* What was written to one stream, or with 0 to both in the order in which it came. */
+char *report_stream(const struct run_result *run, enum link_stream stream);
+
+/* Text of the last expression's value, at most `max` bytes as JSON; NULL: there is none. */
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
+
+/* Why an import was refused by the operator's policy; NULL: none was. */
+char *report_blocked(const struct run_result *run);
+
+/* str() of that value rather than its repr(), where the kernel could tell; NULL: there is none. */
+char *report_string(const struct run_result *run, size_t max);
+
+/* The lines of a traceback; free each, and the array. */
+size_t report_traceback(const struct run_result *run, char ***ret);
+/* The same in one text, "" without one. */
+char *report_traceback_text(const struct run_result *run);
+
+/* Files that a run made or changed. */
+struct report_file {
+    const char *uri;
+    const char *name;
+    const char *mime_type;
+    int64_t size;
+};
+size_t report_files(const struct run_result *run, struct report_file **ret);
+/* The regular files of a listing of the whole workspace. */
+size_t report_entries(const char *session_id, const struct link_entry *entries, size_t count,
+                      struct report_file **ret);
+void report_files_free(struct report_file *files, size_t count);
+extern const struct shape report_file_shape;
+
+/* "kernel://SESSION/PATH", percent-encoded. */
+char *report_uri(const char *session_id, const char *path);
+
+/* Calls `each` (may be NULL) for the images that a run displayed, in order, until they fill half an
+ * answer. Returns their bytes, as base64. */
+typedef void report_image_fn(const char *mime_type, const json_t *base64, void *data);
+size_t report_images(const struct run_result *run, size_t max_answer, report_image_fn *each,
+                     void *data);
+/* A report_image_fn that adds image content; data is the call. */
+void report_add_image(const char *mime_type, const json_t *base64, void *call);
+
+#endif
