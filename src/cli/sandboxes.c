@@ -222,6 +222,13 @@ struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
     return &more->toolbox;
 }
 
+void sandboxes_cancel_runs(struct sandboxes *sandboxes)
+{
+    sessions_cancel_runs(sandboxes->sessions);
+    for (struct more_sandboxes *more = sandboxes->more; more; more = more->next)
+        sessions_cancel_runs(more->toolbox.sessions);
+}
+
 static void toolbox_done(struct toolbox *box)
 {
     sessions_free(box->sessions);

@@ -26,6 +26,8 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
  * them; borrowed, ends with the rest. */
 struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
                               const struct config *config);
+/* sessions_cancel_runs() for all of them. */
+void sandboxes_cancel_runs(struct sandboxes *sandboxes);
 /* Ends every session. A zeroed struct is fine. */
 void sandboxes_close(struct sandboxes *sandboxes);
 

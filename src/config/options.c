@@ -197,8 +197,9 @@ const struct option config_options[] = {
         .help = "Write log lines of this importance or more to standard error.") },
     { SERVING, ENUM("log_format", log_format, enum log_format, log_formats, "text",
         .help = "The form of a log line.") },
-    { SERVING, DURATION("shutdown_grace", shutdown_grace, "5s", 0, 10 * MINUTE,
-        .help = "How long running calls may take to finish when the server is told to stop.") },
+    { SERVING, DURATION("shutdown_grace", shutdown_grace, "3s", 0, 10 * MINUTE,
+        .help = "How long running calls may take to finish when the server is told to stop; then "
+                "they are interrupted and answered.") },
 
     { ACCESS, STRING("token", token, "", CONFIG_TOKEN_MIN, 512, .placeholder = "SECRET",
         .secret = true, .check = is_bearer_token,

@@ -522,6 +522,26 @@ void run_cancel(struct run *run)
         run_interrupt(run);
 }
 
+/* The last that waits before the one that runs, lest it be started. */
+static struct run *next_to_cancel(struct sessions *sessions)
+{
+    list_each (struct session_ref, session, &sessions->all, link) {
+        for (struct list *at = session->runs.prev; at != &session->runs; at = at->prev) {
+            struct run *run = container_of(at, struct run, link);
+            if (!run->cancelled && !run->timed_out)
+                return run;
+        }
+    }
+    return NULL;
+}
+
+/* From the start each time: the end of a run may end its session. */
+void sessions_cancel_runs(struct sessions *sessions)
+{
+    for (struct run *run; (run = next_to_cancel(sessions));)
+        run_cancel(run);
+}
+
 void run_forget(struct run *run)
 {
     run->events = (struct run_events){ 0 };

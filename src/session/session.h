@@ -124,6 +124,8 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
 /* Interrupt → grace → kill, as for a timeout; on_done follows (outcome interrupted) with what there
  * is. A run that still waits ends at once. */
 void run_cancel(struct run *run);
+/* Cancels all there are: for a server that ends, and still wants to say what they printed. */
+void sessions_cancel_runs(struct sessions *sessions);
 /* on_done will not be called any more; the run is cancelled. */
 void run_forget(struct run *run);
 

@@ -167,6 +167,10 @@ def same_id(left, right):
 # --- processes -----------------------------------------------------------------------------------
 
 
+# Servers inherit what we ignore, and a run under nohup ignores this.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Process:
     """A server process: its counters, its log, its end."""
 

@@ -652,3 +652,24 @@ def test_sandboxes_end_with_the_server(start):
     jar.stop()
     assert time.monotonic() - began < 5 * PATIENCE
     assert waiting.future.done() or not jar.alive()
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["sleep 100", "trap '' INT TERM; while :; do sleep 0.1; done"],
+    ids=["obeys", "resists"],
+)
+def test_a_server_that_is_told_to_stop_answers_what_still_runs(code):
+    with belljar.Http("--shutdown-grace", "200ms") as server:
+        session, runs = server.session(), []
+        id = http_tool(session, "start_session")["session_id"]
+        code = f"echo begun; touch begun; {code}"
+        caller = threading.Thread(target=lambda: runs.append(http_run(session, code, id)))
+        caller.start()
+        deadline = time.monotonic() + 20 * PATIENCE
+        while not http_tool(session, "sandbox_list_files", session_id=id)["entries"]:
+            assert time.monotonic() < deadline, "it does not begin"
+        server.terminate()
+        caller.join(30 * PATIENCE)
+        assert runs and runs[0].outcome == "interrupted" and runs[0].stdout == "begun\n"
+        server.finish()
