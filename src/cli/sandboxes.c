@@ -109,26 +109,6 @@ static struct session_options session_options(const struct config *config)
 
 /*** What tools work with ***/
 
-/* Libraries that come with the runtime: an import policy is about the rest. */
-static const char *const preinstalled[] = { "numpy",   "pandas", "scipy",   "matplotlib",
-                                            "sklearn", "sympy",  "seaborn", "plotly" };
-
-static json_t *module_list(const struct config_list *list)
-{
-    json_t *modules = list->count ? json_array() : NULL;
-    for (size_t i = 0; i < list->count; i++)
-        json_push(modules, json_string(list->items[i]));
-    return modules;
-}
-
-static json_t *allowed_modules(const struct config *config)
-{
-    json_t *modules = module_list(&config->allowed_modules);
-    for (size_t i = 0; modules && i < ARRAY_SIZE(preinstalled); i++)
-        json_push(modules, json_string(preinstalled[i]));
-    return modules;
-}
-
 static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessions,
                                    uv_loop_t *loop, const struct config *config)
 {
@@ -137,8 +117,6 @@ static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessi
         .sessions = sessions,
         .engine = engine,
         .limits = sandbox_limits(config),
-        .plan = { .allowed_modules = allowed_modules(config),
-                  .blocked_modules = module_list(&config->blocked_modules) },
         .parked = parked_new(),
         .python = python_program(config),
         .run_timeout_ms = config->run_timeout_ms,
@@ -233,8 +211,6 @@ static void toolbox_done(struct toolbox *box)
 {
     sessions_free(box->sessions);
     parked_free(box->parked);
-    json_decref((json_t *)box->plan.allowed_modules);
-    json_decref((json_t *)box->plan.blocked_modules);
 }
 
 void sandboxes_close(struct sandboxes *sandboxes)

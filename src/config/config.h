@@ -114,7 +114,6 @@ struct config {
     size_t max_read, max_write;
     int64_t max_list;
     int64_t output_chars;
-    struct config_list allowed_modules, blocked_modules;
 
     struct config_list warnings;   /* for the log: what was passed over, and why */
     struct config_origin *origins; /* private: one for each option */

@@ -79,12 +79,6 @@ static bool is_engine(const char *text)
     return false;
 }
 
-static bool is_module(const char *text)
-{
-    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
-    return len && !text[len];
-}
-
 /* Which layers there are is the engine's to say; here only what a name looks like. */
 static bool is_layer(const char *text)
 {
@@ -401,15 +395,6 @@ const struct option config_options[] = {
         .aliases = { { CODEMODE, "MAX_OUTPUT_SIZE", .fallback = "50000" } },
         .help = "Characters of each output stream that a result of the profile mcp-codemode shows; "
                 "0: all that output_limit keeps.") },
-    { RUNS, LIST("allowed_modules", allowed_modules, "", 0, 1000, .placeholder = "MODULE,...",
-        .check = is_module, .allowed = "names of Python modules",
-        .aliases = { { PYDOCKER, .key = "allowed_modules" } },
-        .help = "If set, Python code may import only these modules and the preinstalled libraries. A "
-                "policy that says no in time, not a boundary.") },
-    { RUNS, LIST("blocked_modules", blocked_modules, "", 0, 1000, .placeholder = "MODULE,...",
-        .check = is_module, .allowed = "names of Python modules",
-        .aliases = { { PYDOCKER, .key = "blocked_modules" } },
-        .help = "Modules that Python code may not import; a policy like allowed_modules.") },
 };
 /* clang-format on */
 

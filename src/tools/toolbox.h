@@ -10,7 +10,6 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
-    struct session_plan plan; /* of new sessions, as the operator wants them; owned by the maker */
     const char *python;       /* the interpreter, as sandboxes see it */
     uint64_t run_timeout_ms, session_timeout_ms;
     size_t output_chars;   /* of each stream in a result; 0: no such limit */

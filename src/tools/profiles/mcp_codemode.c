@@ -15,16 +15,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* The name of a client's one session; clients do not see it, nor each other's. */
-static const char WORKSPACE_ID[] = "workspace";
 static const char ROOT[] = "/workspace";
 
-static struct session_plan workspace_plan(const struct toolbox *box)
-{
-    struct session_plan plan = box->plan;
-    plan.id = WORKSPACE_ID;
-    return plan;
-}
+/* A client's one session; clients do not see its name, nor each other's. */
+static const struct session_plan workspace = { .id = "workspace" };
 
 /*** execute_code ***/
 
@@ -103,13 +97,12 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
 {
     const struct execute_args *args = arguments;
     const struct toolbox *box = data;
-    const struct session_plan plan = workspace_plan(box);
     const char *const python[] = { box->python, LINK_CODE_PATH, NULL };
     const struct run_spec spec = { .language = args->language,
                                    .argv = strcasecmp(args->language, "python") ? NULL : python,
                                    .code = args->code,
                                    .code_len = strlen(args->code),
-                                   .plan = &plan };
+                                   .plan = &workspace };
     struct err err = { 0 };
     int r = execution_start(call, box, &spec, on_done, NULL, &err);
     if (r == -EOPNOTSUPP) {
@@ -162,8 +155,7 @@ static void file_refuse(struct file_job *job, int code, const char *words)
 static void start_job(struct mcp_call *call, const struct toolbox *box,
                       const struct file_args *args, const struct file_job_ops *ops)
 {
-    const struct session_plan plan = workspace_plan(box);
-    file_job_start(call, box, &plan, args->path, args->content, ops);
+    file_job_start(call, box, &workspace, args->path, args->content, ops);
 }
 
 /*** sandbox_read_file ***/
@@ -327,8 +319,7 @@ static void on_checked(int code, const struct link_entry *entries, size_t count,
     const char *const argv[] = { "ls", "-la", path, NULL };
     char *asked = xstrdup(job->path);
     const struct toolbox *box = job->box;
-    const struct session_plan plan = workspace_plan(box);
-    const struct run_spec spec = { .argv = argv, .plan = &plan };
+    const struct run_spec spec = { .argv = argv, .plan = &workspace };
     struct mcp_call *call = file_job_end(job);
     struct err err = { 0 };
     if (execution_start(call, box, &spec, on_listed, asked, &err) < 0) {

@@ -126,8 +126,7 @@ static void execute_python(struct mcp_call *call, const void *arguments, void *d
     const struct pyexec_args *args = arguments;
     const struct toolbox *box = data;
     bool named = args->session_id && *args->session_id;
-    struct session_plan plan = box->plan;
-    plan.id = named ? args->session_id : NULL;
+    const struct session_plan plan = { .id = named ? args->session_id : NULL };
     const struct run_spec spec = { .language = "python",
                                    .code = args->code,
                                    .code_len = strlen(args->code),

@@ -204,11 +204,9 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
 {
     const struct execute_args *args = arguments;
     const struct toolbox *box = data;
-    struct session_plan plan = box->plan;
     auto_json *env = json_object();
     json_put_str(env, "JUPYTER_PLATFORM_DIRS", "1");
-    plan.id_len = ID_LEN;
-    plan.env = env;
+    const struct session_plan plan = { .id_len = ID_LEN, .env = env };
     bool fresh = !*args->session_id || str_eq(args->session_id, "0");
     const struct run_spec spec = { .session_id = args->session_id,
                                    .language = "python",
