@@ -85,7 +85,60 @@ static const char *python_program(const struct config *config)
     return config->runtime[0] ? ENGINE_RUNTIME "/bin/python3" : "python3";
 }
 
-static struct session_options session_options(const struct config *config)
+/* "NAME=value" as an object; of two with one name the last counts, as in a shell. */
+static json_t *variables(const struct config_list *list)
+{
+    json_t *env = json_object();
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = list->items[i], *equals = strchr(item, '=');
+        auto_free char *name = xstrndup(item, (size_t)(equals - item));
+        json_put(env, name, json_text_value(equals + 1, strlen(equals + 1)));
+    }
+    return env;
+}
+
+static json_t *texts(const struct config_list *list)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_push(array, json_text_value(list->items[i], strlen(list->items[i])));
+    return array;
+}
+
+/* python-docker-mcp says which libraries come with it: a list that allows others is not about them. */
+static void allow_preinstalled(json_t *modules)
+{
+    static const char *const names[] = { "numpy",      "pandas",  "scipy",
+                                         "matplotlib", "sklearn", "sympy" };
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        json_push(modules, json_string(names[i]));
+}
+
+static int read_guest_options(struct guest_options *guest, const struct config *config,
+                              const char *profile, struct err *err)
+{
+    guest->env = variables(&config->env);
+    guest->allowed_modules = texts(&config->allowed_modules);
+    guest->blocked_modules = texts(&config->blocked_modules);
+    if (config->allowed_modules.count && str_eq(profile, "python-docker-mcp"))
+        allow_preinstalled(guest->allowed_modules);
+    int r = session_check_env(guest->env, err);
+    if (r == 0)
+        r = session_check_modules(guest->allowed_modules, "allowed_modules", err);
+    if (r == 0)
+        r = session_check_modules(guest->blocked_modules, "blocked_modules", err);
+    return r;
+}
+
+static void guest_options_done(struct guest_options *guest)
+{
+    json_decref(guest->env);
+    json_decref(guest->allowed_modules);
+    json_decref(guest->blocked_modules);
+}
+
+static struct session_options session_options(const struct guest_options *guest,
+                                              const struct config *config)
 {
     /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
     size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
@@ -102,7 +155,12 @@ static struct session_options session_options(const struct config *config)
         .output_bytes = config->output_limit > shown ? config->output_limit : shown,
         .flood_bytes = config->output_flood,
         .display_bytes = config->display_limit,
+        .strip_ansi = config->strip_ansi,
+        .state_bytes = config->state_limit,
         .python = python_program(config),
+        .env = guest->env,
+        .allowed_modules = guest->allowed_modules,
+        .blocked_modules = guest->blocked_modules,
         .limits = sandbox_limits(config),
     };
 }
@@ -119,6 +177,7 @@ static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessi
         .limits = sandbox_limits(config),
         .parked = parked_new(),
         .python = python_program(config),
+        .strip_ansi = config->strip_ansi,
         .run_timeout_ms = config->run_timeout_ms,
         .session_timeout_ms = config->session_timeout_ms,
         .output_chars = (size_t)config->output_chars,
@@ -177,27 +236,38 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 {
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
-    int r = open_engine(ret, loop, config, strict, err);
-    if (r < 0)
+    int r = read_guest_options(&ret->guest, config, config->profile, err);
+    if (r == 0)
+        r = open_engine(ret, loop, config, strict, err);
+    if (r < 0) {
+        sandboxes_close(ret);
         return r;
+    }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(config);
+    const struct session_options options = session_options(&ret->guest, config);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
 }
 
 /* Sessions of their own: other defaults, and nobody finds there what is here. */
-struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
-                              const struct config *config)
+int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
+                  const char *profile, struct toolbox **ret, struct err *err)
 {
-    struct session_options options = session_options(config);
     struct more_sandboxes *more = xcalloc(1, sizeof(*more));
+    int r = read_guest_options(&more->guest, config, profile, err);
+    if (r < 0) {
+        guest_options_done(&more->guest);
+        free(more);
+        return r;
+    }
+    struct session_options options = session_options(&more->guest, config);
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);
     more->next = sandboxes->more;
     sandboxes->more = more;
-    return &more->toolbox;
+    *ret = &more->toolbox;
+    return 0;
 }
 
 void sandboxes_cancel_runs(struct sandboxes *sandboxes)
@@ -219,9 +289,11 @@ void sandboxes_close(struct sandboxes *sandboxes)
         struct more_sandboxes *more = sandboxes->more;
         sandboxes->more = more->next;
         toolbox_done(&more->toolbox);
+        guest_options_done(&more->guest);
         free(more);
     }
     toolbox_done(&sandboxes->toolbox);
     engine_close(sandboxes->engine);
+    guest_options_done(&sandboxes->guest);
     *sandboxes = (struct sandboxes){ 0 };
 }

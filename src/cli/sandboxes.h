@@ -8,12 +8,19 @@
 #include "config/config.h"
 #include "tools/toolbox.h"
 
+/* What the sessions' options refer to. */
+struct guest_options {
+    json_t *env, *allowed_modules, *blocked_modules;
+};
+
 struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
     struct toolbox toolbox;
+    struct guest_options guest;
     struct more_sandboxes { /* of the other profiles */
         struct more_sandboxes *next;
+        struct guest_options guest;
         struct toolbox toolbox;
     } * more;
 };
@@ -23,9 +30,9 @@ struct sandboxes {
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err);
 /* Sessions for another profile, over the same engine, as its `config` (which outlives them) wants
- * them; borrowed, ends with the rest. */
-struct toolbox *sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop,
-                              const struct config *config);
+ * them; the toolbox is borrowed and ends with the rest. */
+int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
+                  const char *profile, struct toolbox **ret, struct err *err);
 /* sessions_cancel_runs() for all of them. */
 void sandboxes_cancel_runs(struct sandboxes *sandboxes);
 /* Ends every session. A zeroed struct is fine. */

@@ -119,9 +119,12 @@ static int add_other(struct serve *serve, size_t *count, const struct profile *p
     int r = cli_load_endpoint(serve->args, profile->name, config, err);
     if (r < 0)
         return r;
+    struct toolbox *box;
     serve->n_configs++;
-    add_endpoint(serve, count, profile, sandboxes_add(&serve->sandboxes, &serve->loop, config));
-    return 0;
+    r = sandboxes_add(&serve->sandboxes, &serve->loop, config, profile->name, &box, err);
+    if (r == 0)
+        add_endpoint(serve, count, profile, box);
+    return r;
 }
 
 /* stdio serves the chosen profile; HTTP also serves the others, each at its own path. */

@@ -1,7 +1,7 @@
 /*
  * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
- * run.c owns runs (queue, time limits, outcome); output.c keeps what a run wrote; language.c knows
- * how to start an interpreter.
+ * run.c owns runs (queue, time limits, outcome); plan.c knows what guests are given; output.c keeps
+ * what a run wrote; language.c knows how to start an interpreter; kernel.c speaks to Python's.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "session/session.h"
+#include "session/tidy.h"
 
 struct sessions {
     uv_loop_t *loop;
@@ -35,6 +36,8 @@ struct session_ref {
     char *owner;
     enum session_state state;
     struct sandbox_limits limits;
+    char **env;            /* "NAME=value" for what runs, ends with NULL */
+    json_t *kernel_config; /* members of its "configure" message */
     struct engine_pending *pending;
     struct sandbox *sandbox;
     struct link *agent;
@@ -62,6 +65,12 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
 
+/*** plan.c ***/
+
+/* Fills in env and kernel_config. 0, or -EINVAL and err. */
+int plan_take(struct session_ref *session, const struct session_plan *plan, struct err *err);
+void plan_done(struct session_ref *session);
+
 /*** run.c ***/
 
 /* Starts the next run if there is one and none is running. */
@@ -71,9 +80,16 @@ void session_fail_runs(struct session_ref *session, enum outcome outcome, const 
 
 /*** kernel.c ***/
 
-/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
 struct run;
-int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err);
+struct cell {
+    const char *code;
+    const json_t *state; /* variables to set before; NULL: none */
+    bool want_state;
+    bool str_value;
+};
+/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
+               struct err *err);
 /* From the kernel, to the run that is going on. */
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
@@ -92,13 +108,23 @@ struct output {
     size_t count;
     size_t bytes, max_bytes;
     bool truncated;
+    struct output_line { /* of each stream, where it is tidied */
+        struct output *output;
+        enum link_stream stream;
+        struct tidy tidy;
+        size_t piece, offset; /* where the current line begins; it may go on in later pieces */
+    } lines[2];
+    bool tidies;
 };
 
-void output_init(struct output *output, size_t max_bytes);
+/* `tidies`: as a terminal would show it, see tidy.h; otherwise as it came. It may not be moved. */
+void output_init(struct output *output, size_t max_bytes, bool tidies);
 void output_done(struct output *output);
 void output_add(struct output *output, enum link_stream stream, const char *bytes, size_t len);
 /* A note where `bytes` were left out. */
 void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes);
+/* No more comes: afterwards no piece is empty, and no two of one stream follow each other. */
+void output_end(struct output *output);
 
 /*** language.c ***/
 
@@ -106,5 +132,9 @@ void output_add_gap(struct output *output, enum link_stream stream, uint64_t byt
 bool language_is_python(const char *language);
 /* The argv that runs LINK_CODE_PATH; NULL for a language we do not know. */
 const char *const *language_argv(const char *language);
+/* A variable for the environment of a shell that is to go on where the last one ended, if its code
+ * begins with the prefix; NULL for other languages. */
+const char *language_shell_rc(const char *language);
+extern const char language_shell_prefix[];
 
 #endif

@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+enum { STATE_SKIPPED_MAX = 1000, STATE_NAME_MAX = 1024 };
 
 enum run_state { RUN_WAITING, RUN_RUNNING, RUN_INTERRUPTED, RUN_KILLED, RUN_JUDGING };
 
@@ -31,6 +32,7 @@ struct run {
 
     const char *const *argv; /* of the language, or words below */
     char **own_argv;
+    const char *shell_rc; /* a variable more, see language.c; NULL: none */
     char *code;
     size_t code_len;
     char *input;
@@ -48,6 +50,8 @@ struct run {
     bool memory_hit, pids_hit, disk_full;
 
     /* Python only. */
+    json_t *variables; /* to set before */
+    bool want_state, str_value;
     json_t *done, *displays;
     uint64_t display_bytes;
     bool kernel_lost;
@@ -80,6 +84,7 @@ static void run_free(struct run *run)
     output_done(&run->output);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
+    json_decref(run->variables);
     json_decref(run->done);
     json_decref(run->displays);
     free(run->own_argv);
@@ -99,6 +104,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
+    output_end(&run->output);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
     for (size_t i = 0; i < run->output.count; i++) {
         const struct output_piece *piece = &run->output.pieces[i];
@@ -121,6 +127,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .done = run->done,
         .displays = run->displays,
         .kernel_lost = run->kernel_lost,
+        .state = run->want_state ? json_object_get(run->done, "state") : NULL,
+        .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
@@ -320,6 +328,23 @@ void run_on_display(struct run *run, json_t *display, size_t len)
     json_push(run->displays, display);
 }
 
+/* The guest may have forged what its kernel says of variables: an object and an array of short texts,
+ * or nothing of both. */
+static void check_state(struct run *run)
+{
+    const json_t *state = json_object_get(run->done, "state");
+    const json_t *skipped = json_object_get(run->done, "state_skipped");
+    auto_buf text = BUF_INIT(run->session->sessions->options.state_bytes);
+    bool good = json_is_object(state) && json_is_array(skipped) &&
+                json_array_size(skipped) <= STATE_SKIPPED_MAX && json_write(&text, state) == 0;
+    for (size_t i = 0; good && i < json_array_size(skipped); i++)
+        good = json_string_length(json_array_get(skipped, i)) - 1 < STATE_NAME_MAX;
+    if (!good) {
+        (void)json_object_del(run->done, "state");
+        (void)json_object_del(run->done, "state_skipped");
+    }
+}
+
 /* An exit status for how the cell ended, so that both kinds of run are judged alike. */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
 {
@@ -333,6 +358,8 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     else
         exit.code = 1;
     run->done = done;
+    if (run->want_state)
+        check_state(run);
     run_judge(run, &exit);
 }
 
@@ -386,12 +413,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
+    const char *env[2 * SESSION_ENV_COUNT + 2];
+    size_t n_env = 0;
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
+    for (char **word = run->session->env; *word; word++)
+        env[n_env++] = *word;
+    if (run->shell_rc)
+        env[n_env++] = run->shell_rc;
+    env[n_env] = NULL;
     const struct link_run_spec spec = {
         .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
+        .env = env,
         .cwd = "",
         .code = run->code,
         .code_len = run->code_len,
@@ -405,8 +440,13 @@ static int run_start(struct run *run, struct err *err)
     run->started_ms = clock_ms();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
-    if (run->python)
-        return kernel_run(run->session, run, run->code, err);
+    if (run->python) {
+        const struct cell cell = { .code = run->code,
+                                   .state = run->variables,
+                                   .want_state = run->want_state,
+                                   .str_value = run->str_value };
+        return kernel_run(run->session, run, &cell, err);
+    }
     return link_run(run->session->agent, &spec, &events, run, err);
 }
 
@@ -439,11 +479,14 @@ static char **copy_words(const char *const *words)
     return copy;
 }
 
-static char *copy_bytes(const char *bytes, size_t len)
+/* `before` and the bytes, with a NUL behind. */
+static char *copy_bytes(const char *before, const char *bytes, size_t len)
 {
-    char *copy = xmalloc(len + 1);
-    memcpy(copy, bytes, len);
-    copy[len] = '\0';
+    size_t start = strlen(before);
+    char *copy = xmalloc(start + len + 1);
+    memcpy(copy, before, start);
+    memcpy(copy + start, bytes, len);
+    copy[start + len] = '\0';
     return copy;
 }
 
@@ -459,18 +502,24 @@ static struct run *run_new(const struct run_spec *spec, const struct session_opt
     list_init(&run->link);
     run->argv = spec->argv ? NULL : language_argv(spec->language);
     run->own_argv = spec->argv ? copy_words(spec->argv) : NULL;
+    if (!spec->argv && !spec->transient) /* else nothing comes after it */
+        run->shell_rc = language_shell_rc(spec->language);
     if (spec->code) {
-        run->code = copy_bytes(spec->code, spec->code_len);
-        run->code_len = spec->code_len;
+        const char *before = run->shell_rc ? language_shell_prefix : "";
+        run->code = copy_bytes(before, spec->code, spec->code_len);
+        run->code_len = strlen(before) + spec->code_len;
     }
     if (spec->input) {
-        run->input = copy_bytes(spec->input, spec->input_len);
+        run->input = copy_bytes("", spec->input, spec->input_len);
         run->input_len = spec->input_len;
     }
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
-    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK);
+    run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
+    run->want_state = run->python && spec->want_state;
+    run->str_value = spec->str_value;
+    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK, options->strip_ansi);
     return run;
 }
 
@@ -479,9 +528,26 @@ static bool wants_new_session(const char *id)
     return !id || !*id || str_eq(id, "0");
 }
 
+static int check_state_in(const struct sessions *sessions, const json_t *state, struct err *err)
+{
+    uint64_t most = sessions->options.state_bytes;
+    auto_buf text = BUF_INIT(most);
+    if (!state)
+        return 0;
+    if (!json_is_object(state))
+        return err_set(err, EINVAL, "state: must be an object of variables");
+    if (json_write(&text, state) < 0)
+        return err_set(err, EFBIG, "state: more than %llu bytes, the limit",
+                       (unsigned long long)most);
+    return 0;
+}
+
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err)
 {
+    int r = check_state_in(sessions, spec->state, err);
+    if (r < 0)
+        return r;
     if (!spec->argv && !language_is_python(spec->language) && !language_argv(spec->language))
         return err_set(err, EOPNOTSUPP,
                        "language: %.32s is not known; use python, bash, sh or node",

@@ -110,6 +110,8 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
     session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
 }
 
+_Static_assert((int)SESSION_ID_RANDOM == (int)RANDOM_ID_LEN, "what random_id() writes");
+
 /* Fills in the id: the chosen one, or a secret. */
 static int choose_id(char *ret, const struct session_plan *plan, struct err *err)
 {
@@ -155,6 +157,10 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     }
     struct session_ref *session = xcalloc(1, sizeof(*session));
     session->sessions = sessions;
+    if (plan_take(session, plan, err) < 0) {
+        free(session);
+        return NULL;
+    }
     memcpy(session->id, id, sizeof(id));
     session->owner = xstrdup(owner);
     session->limits = plan->limits ? *plan->limits : options->limits;
@@ -240,6 +246,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     link_free(session->agent); /* ends file work, too */
     sandbox_destroy(session->sandbox);
     json_decref(session->cell_done);
+    plan_done(session);
     free(session->owner);
     free(session);
 }

@@ -30,8 +30,13 @@ struct session_options {
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
-    uint64_t display_bytes;       /* of all that one run displays */
-    const char *python;           /* the interpreter, as sandboxes see it; borrowed */
+    uint64_t display_bytes; /* of all that one run displays */
+    bool strip_ansi;        /* tidy.h: escape sequences and progress bars */
+    uint64_t state_bytes;   /* of variables that go into a run or come out of it, as JSON */
+    const char *python;     /* the interpreter, as sandboxes see it; borrowed */
+    /* As in a plan, for every session; borrowed, NULL: none. What a plan says comes on top: variables
+     * replace those of the same name, and an import must be allowed by both policies. */
+    const json_t *env, *allowed_modules, *blocked_modules;
     struct sandbox_limits limits; /* defaults, and what a caller may lower */
 };
 
@@ -50,6 +55,17 @@ struct session_plan {
     size_t id_len;        /* of a random id: 0 is the default of 22; 16 for python-interpreter */
     bool on_disk;         /* later: workspace kept in a directory */
 };
+
+enum {
+    SESSION_ENV_COUNT = 256, /* variables of one plan */
+    SESSION_ENV_BYTES = 64 << 10,
+    SESSION_ENV_NAME_MAX = 200,
+    SESSION_MODULES = 1000, /* names in one list */
+    SESSION_MODULE_MAX = 200,
+};
+/* 0, or -EINVAL and err says which variable or name breaks which rule. NULL is fine. */
+int session_check_env(const json_t *env, struct err *err);
+int session_check_modules(const json_t *modules, const char *field, struct err *err);
 
 enum outcome {
     OUTCOME_OK,
@@ -115,10 +131,12 @@ struct run_spec {
     const json_t
         *state;      /* Python: an object; each member becomes a variable before the code runs */
     bool want_state; /* Python: tell the variables after the run */
+    bool str_value;  /* Python: the last value's text is its str(), not its repr() */
 };
 
 /* 0 and a run whose on_done will follow; or negative and err: -ENOENT no such session, -EBUSY queue
- * full, -EAGAIN too many sessions, -EOPNOTSUPP unknown language, -EINVAL a plan that cannot be. */
+ * full, -EAGAIN too many sessions, -EOPNOTSUPP unknown language, -EINVAL a plan or state that
+ * cannot be, -EFBIG a state of more than state_bytes. */
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err);
 /* Interrupt → grace → kill, as for a timeout; on_done follows (outcome interrupted) with what there

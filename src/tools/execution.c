@@ -15,9 +15,8 @@ struct execution {
 
 static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
 {
-    struct execution *execution = data;
-    (void)stream;
-    progress_add(execution->progress, bytes, len);
+    const struct execution *execution = data;
+    progress_add(execution->progress, stream, bytes, len);
 }
 
 static void on_done(const struct run_result *run, void *data)
@@ -43,11 +42,9 @@ int execution_start(struct mcp_call *call, const struct toolbox *box, const stru
     struct run_spec owned = *spec;
     owned.owner = mcp_call_owner(call);
     struct execution *execution = xcalloc(1, sizeof(*execution));
-    *execution = (struct execution){ .call = call,
-                                     .box = box,
-                                     .progress = progress_new(box->loop, call),
-                                     .on_done = done,
-                                     .data = data };
+    *execution = (struct execution){
+        .call = call, .box = box, .progress = progress_new(box, call), .on_done = done, .data = data
+    };
     mcp_call_defer(call, on_cancel, execution);
     int r = session_run(box->sessions, &owned, &events, execution, &execution->run, err);
     if (r < 0) {

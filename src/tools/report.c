@@ -19,9 +19,9 @@ char *report_stream(const struct run_result *run, enum link_stream stream)
     return buf_steal(&text);
 }
 
-/* NULL: it is no text. */
-static char *guest_text(const json_t *value, size_t max, bool *ret_cut)
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
 {
+    const json_t *value = json_object_get(json_object_get(run->done, "result"), "text/plain");
     *ret_cut = false;
     if (!json_is_string(value))
         return NULL;
@@ -30,19 +30,6 @@ static char *guest_text(const json_t *value, size_t max, bool *ret_cut)
     char *owned = buf_steal(&text);
     *ret_cut = toolbox_cut(&owned, max);
     return owned;
-}
-
-char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
-{
-    return guest_text(json_object_get(json_object_get(run->done, "result"), "text/plain"), max,
-                      ret_cut);
-}
-
-char *report_string(const struct run_result *run, size_t max)
-{
-    bool cut;
-    char *text = guest_text(json_object_get(run->done, "string"), max, &cut);
-    return text ? text : report_value(run, max, &cut);
 }
 
 char *report_blocked(const struct run_result *run)

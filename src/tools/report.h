@@ -25,9 +25,6 @@ char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
 /* Why an import was refused by the operator's policy; NULL: none was. */
 char *report_blocked(const struct run_result *run);
 
-/* str() of that value rather than its repr(), where the kernel could tell; NULL: there is none. */
-char *report_string(const struct run_result *run, size_t max);
-
 /* The lines of a traceback; free each, and the array. */
 size_t report_traceback(const struct run_result *run, char ***ret);
 /* The same in one text, "" without one. */

@@ -10,7 +10,8 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
-    const char *python;       /* the interpreter, as sandboxes see it */
+    const char *python;           /* the interpreter, as sandboxes see it */
+    bool strip_ansi;              /* of progress messages; results are stripped by the session */
     uint64_t run_timeout_ms, session_timeout_ms;
     size_t output_chars;   /* of each stream in a result; 0: no such limit */
     struct parked *parked; /* sessions put aside; owned by the maker */

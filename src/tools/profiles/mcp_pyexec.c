@@ -49,7 +49,8 @@ static void add_image_item(const char *mime_type, const json_t *base64, void *it
 json_t *pyexec_items(const struct run_result *run, size_t max_answer)
 {
     json_t *items = json_array();
-    auto_free char *value = report_string(run, max_answer / 8);
+    bool cut;
+    auto_free char *value = report_value(run, max_answer / 8, &cut);
     auto_free char *out = report_stream(run, LINK_STDOUT);
     auto_free char *errors = report_stream(run, LINK_STDERR);
     auto_free char *traceback = report_traceback_text(run);
@@ -131,6 +132,7 @@ static void execute_python(struct mcp_call *call, const void *arguments, void *d
                                    .code = args->code,
                                    .code_len = strlen(args->code),
                                    .plan = &plan,
+                                   .str_value = true,
                                    .transient = !named };
     struct err err = { 0 };
     if (args->code[strspn(args->code, " \t\r\n")] == '\0')
