@@ -49,6 +49,8 @@ static const char *const directories[] = {
     "run",
     "run/belljar",
     "workspace",
+    "home",
+    "home/user",
     "var",
     "sys",
     "sys/devices",
@@ -70,6 +72,9 @@ static const struct {
     { "dev/ptmx", "pts/ptmx" },
     { "var/tmp", "/tmp" },
     { "var/run", "/run" },
+    /* Where the programs that profiles replace ran their code. */
+    { "app", "/workspace" },
+    { "home/user/session", "/workspace" },
 };
 
 static const struct {

@@ -93,13 +93,25 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     mcp_call_finish(call);
 }
 
+/* What runs the code as a plain script: no state of Python or of a shell is kept. NULL: node, or a
+ * language that the session will refuse. */
+static const char *own_program(const char *language, const struct toolbox *box)
+{
+    if (strcasecmp(language, "python") == 0)
+        return box->python;
+    return strcasecmp(language, "bash") == 0 ? "bash"
+           : strcasecmp(language, "sh") == 0 ? "sh"
+                                             : NULL;
+}
+
 static void execute_code(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct execute_args *args = arguments;
     const struct toolbox *box = data;
-    const char *const python[] = { box->python, LINK_CODE_PATH, NULL };
+    const char *program = own_program(args->language, box);
+    const char *const argv[] = { program, LINK_CODE_PATH, NULL };
     const struct run_spec spec = { .language = args->language,
-                                   .argv = strcasecmp(args->language, "python") ? NULL : python,
+                                   .argv = program ? argv : NULL,
                                    .code = args->code,
                                    .code_len = strlen(args->code),
                                    .plan = &workspace };
