@@ -5,11 +5,10 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-static const char default_env[] =
-    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
-    "HOME=/workspace\0"
-    "LANG=C.UTF-8\0"
-    "TERM=dumb";
+static const char default_env[] = "PATH=" AGENT_PATH "\0"
+                                  "HOME=/workspace\0"
+                                  "LANG=C.UTF-8\0"
+                                  "TERM=dumb";
 
 static const struct agent_setup default_setup = {
     .magic = AGENT_SETUP_MAGIC,

@@ -36,6 +36,9 @@
 
 #include <stdint.h>
 
+/* Where guests look for programs, if nobody says otherwise. */
+#define AGENT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+
 #define AGENT_WORKSPACE "/workspace"
 #define AGENT_RUN_DIR "/run/belljar" /* holds LINK_CODE_PATH */
 

@@ -146,6 +146,8 @@ static int run_code(const struct config *config, const char *language, const str
     struct one_run one = { .items = items };
     struct config lean = *config; /* shallow */
     lean.pool_enabled = false;    /* nothing comes after this one */
+    /* Few programs install something; the others start sooner. */
+    lean.packages_enabled &= code->len && memmem(code->data, code->len, "pip", 3);
     uv_loop_init(&one.loop);
     int r = sandboxes_open(&one.sandboxes, &one.loop, &lean, /* strict= */ false, err);
     if (r == 0) {

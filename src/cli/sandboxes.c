@@ -138,7 +138,8 @@ static void guest_options_done(struct guest_options *guest)
 }
 
 static struct session_options session_options(const struct guest_options *guest,
-                                              const struct config *config)
+                                              const struct config *config,
+                                              struct packages *packages)
 {
     /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
     size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
@@ -157,6 +158,8 @@ static struct session_options session_options(const struct guest_options *guest,
         .display_bytes = config->display_limit,
         .strip_ansi = config->strip_ansi,
         .state_bytes = config->state_limit,
+        .packages = packages,
+        .max_package_sets = (size_t)config->package_max_sets,
         .python = python_program(config),
         .env = guest->env,
         .allowed_modules = guest->allowed_modules,
@@ -196,6 +199,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     char instance[RANDOM_ID_SIZE];
     auto_free char *state_dir =
         config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
         .instance = instance,
@@ -213,8 +217,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     int r = missing_layers(config, strict, &options.allow_missing, err);
     if (r == 0)
         r = make_state_dir(state_dir, err);
+    if (r < 0)
+        return r;
+    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    installer_take_ids(&sandboxes->installer, &options, &installer);
+    options.packages = installer_shown_dir(&sandboxes->installer);
+    r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
     if (r == 0)
-        r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
+        installer_start(&sandboxes->installer, loop, config, &installer);
     return r;
 }
 
@@ -244,7 +254,8 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
         return r;
     }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(&ret->guest, config);
+    const struct session_options options =
+        session_options(&ret->guest, config, ret->installer.packages);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
@@ -261,7 +272,8 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
         free(more);
         return r;
     }
-    struct session_options options = session_options(&more->guest, config);
+    struct session_options options =
+        session_options(&more->guest, config, sandboxes->installer.packages);
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);
     more->next = sandboxes->more;
@@ -293,6 +305,7 @@ void sandboxes_close(struct sandboxes *sandboxes)
         free(more);
     }
     toolbox_done(&sandboxes->toolbox);
+    installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
     guest_options_done(&sandboxes->guest);
     *sandboxes = (struct sandboxes){ 0 };

@@ -5,6 +5,7 @@
 #ifndef BELLJAR_CLI_SANDBOXES_H
 #define BELLJAR_CLI_SANDBOXES_H
 
+#include "cli/installer.h"
 #include "config/config.h"
 #include "tools/toolbox.h"
 
@@ -16,6 +17,7 @@ struct guest_options {
 struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
+    struct installer installer;
     struct toolbox toolbox;
     struct guest_options guest;
     struct more_sandboxes { /* of the other profiles */

@@ -24,6 +24,7 @@
 struct buf;
 
 enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
+enum config_installer { CONFIG_INSTALLER_AUTO, CONFIG_INSTALLER_UV, CONFIG_INSTALLER_PIP };
 
 struct config_list {
     char **items;
@@ -117,6 +118,19 @@ struct config {
     size_t max_read, max_write;
     int64_t max_list;
     int64_t output_chars;
+
+    /* Packages */
+    bool packages_enabled;
+    char *package_dir;
+    char *package_index;
+    struct config_list package_trusted_hosts;
+    char *package_wheels;
+    enum config_installer package_installer;
+    bool package_allow_source;
+    int64_t package_max_count, package_max_sets, package_max_files;
+    size_t package_max_bytes, package_cache_size;
+    uint64_t package_timeout_ms, package_max_age_ms;
+    int64_t package_max_parallel, package_max_queue;
 
     struct config_list warnings;   /* for the log: what was passed over, and why */
     struct config_origin *origins; /* private: one for each option */

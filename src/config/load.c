@@ -287,7 +287,8 @@ static int apply_names(struct config *config, char *const *environment, struct e
     for (size_t i = 0; r == 0 && i < config_options_count; i++) {
         const struct option *option = &config_options[i];
         for (size_t j = 0; r == 0 && j < ARRAY_SIZE(option->aliases); j++)
-            if (str_eq(option->aliases[j].profile, config->profile))
+            if (str_eq(option->aliases[j].profile, config->profile) ||
+                str_eq(option->aliases[j].profile, "*"))
                 r = apply_alias(config, option, &option->aliases[j], environment, err);
     }
     for (const struct option_unused *unused = config_unused; r == 0 && unused->profile; unused++) {

@@ -20,7 +20,8 @@ enum option_type {
 };
 
 /* What a replaced program calls the same thing, and its default. It counts only in the profile that
- * replaces it, for names like LOG_LEVEL are in many environments and not meant for us. */
+ * replaces it, for names like LOG_LEVEL are in many environments and not meant for us. Profile "*": in all, for names
+ * that mean the same everywhere. */
 struct option_alias {
     const char *profile;
     const char *name;     /* environment variable; NULL: none */

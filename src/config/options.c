@@ -79,6 +79,18 @@ static bool is_engine(const char *text)
     return false;
 }
 
+static bool is_absolute_or_empty(const char *text)
+{
+    return !*text || *text == '/';
+}
+
+static bool is_index(const char *text)
+{
+    size_t len = strcspn(text, " \t\r\n\"'");
+    return !*text || str_eq(text, "none") ||
+           (!text[len] && (str_has_prefix(text, "https://") || str_has_prefix(text, "http://")));
+}
+
 /* Which layers there are is the engine's to say; here only what a name looks like. */
 static bool is_layer(const char *text)
 {
@@ -143,6 +155,10 @@ _Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "log_formats");
 static const char *const autos[] = { "auto", "true", "false", NULL };
 _Static_assert(CONFIG_AUTO == 0 && CONFIG_TRUE == 1 && CONFIG_FALSE == 2, "autos");
 
+static const char *const installers[] = { "auto", "uv", "pip", NULL };
+_Static_assert(CONFIG_INSTALLER_AUTO == 0 && CONFIG_INSTALLER_UV == 1 && CONFIG_INSTALLER_PIP == 2,
+               "installers");
+
 /* Python's names of levels. */
 static const char *python_level(const char *text)
 {
@@ -185,6 +201,7 @@ static const char *loose_switch(const char *text)
 #define SANDBOX .section = "Sandboxes"
 #define LIMITS .section = "Limits of a sandbox"
 #define RUNS .section = "Sessions and runs"
+#define PACKAGES .section = "Packages"
 
 /* clang-format off */
 const struct option config_options[] = {
@@ -432,6 +449,57 @@ const struct option config_options[] = {
         .aliases = { { CODEMODE, "MAX_OUTPUT_SIZE", .fallback = "50000" } },
         .help = "Characters of each output stream that a result of the profile mcp-codemode shows; "
                 "0: all that output_limit keeps.") },
+
+    { PACKAGES, BOOL("packages_enabled", packages_enabled, "true",
+        .help = "Install Python packages for sessions that ask for them. They are fetched by an "
+                "installer of its own; the sandboxes still have no network.") },
+    { PACKAGES, STRING("package_dir", package_dir, "", 0, PATH, .placeholder = "DIRECTORY",
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "Where installed packages are kept for the next who wants them. Not set: "
+                "/var/cache/belljar/packages for root, else belljar/packages in $XDG_CACHE_HOME or "
+                "~/.cache.") },
+    { PACKAGES, STRING("package_index", package_index, "", 0, 2000, .placeholder = "URL",
+        .check = is_index,
+        .allowed = "a URL that begins with https:// or http://, \"none\", or nothing",
+        .aliases = { { "*", "PIP_INDEX_URL" }, { "*", "UV_INDEX_URL" }, { "*", "UV_DEFAULT_INDEX" },
+                     { PYDOCKER, .key = "package.index_url" } },
+        .help = "The index that packages come from. Not set: PyPI. none: only package_wheels.") },
+    { PACKAGES, LIST("package_trusted_hosts", package_trusted_hosts, "", 0, 100,
+        .placeholder = "HOST,...", .check = is_host_and_port,
+        .allowed = "host names such as example.org or example.org:8000",
+        .aliases = { { PYDOCKER, .key = "package.trusted_hosts" } },
+        .help = "Hosts whose certificates are not checked, or that speak plain HTTP.") },
+    { PACKAGES, STRING("package_wheels", package_wheels, "", 0, PATH, .placeholder = "DIRECTORY",
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "A directory of wheels to install from, beside the index or instead of it.") },
+    { PACKAGES, ENUM("package_installer", package_installer, enum config_installer, installers,
+        "auto",
+        .aliases = { { PYDOCKER, .key = "package.installer" } },
+        .help = "What installs. auto: uv if the runtime has it, else pip.") },
+    { PACKAGES, BOOL("package_allow_source", package_allow_source, "false",
+        .help = "Build packages that have no wheel. That runs code of the package's author in the "
+                "installer's sandbox, which has a network.") },
+    { PACKAGES, INT("package_max_count", package_max_count, "32", 1, 1000,
+        .help = "Packages that one call may name.") },
+    { PACKAGES, INT("package_max_sets", package_max_sets, "32", 1, 1000,
+        .help = "Times that packages may be installed in one session.") },
+    { PACKAGES, SIZE("package_max_bytes", package_max_bytes, "512m", MB, 64.0 * GB,
+        .help = "Size of what one call installs, unpacked. The installer works in memory and may "
+                "take about twice as much.") },
+    { PACKAGES, INT("package_max_files", package_max_files, "50000", 10, 10000000,
+        .help = "Files and directories of what one call installs.") },
+    { PACKAGES, DURATION("package_timeout", package_timeout, "5m", SECOND, DAY,
+        .help = "Time for one install.") },
+    { PACKAGES, DURATION("package_max_age", package_max_age, "7d", MINUTE, 3650.0 * DAY,
+        .help = "How long an installed set serves others who name the same packages; then the "
+                "newest versions are looked up again.") },
+    { PACKAGES, SIZE("package_cache_size", package_cache_size, "4g", 0, 1024.0 * GB * 16,
+        .help = "Size of package_dir; beyond it, what was not used for longest goes. What sessions "
+                "use stays.") },
+    { PACKAGES, INT("package_max_parallel", package_max_parallel, "2", 1, 64,
+        .help = "Installs that run at the same time.") },
+    { PACKAGES, INT("package_max_queue", package_max_queue, "32", 0, 10000,
+        .help = "Installs that may wait for their turn.") },
 };
 /* clang-format on */
 

@@ -228,6 +228,10 @@ static void markdown_alias(struct buf *buf, const struct option *option,
     bool other_default = alias->fallback && !str_eq(alias->fallback, option->fallback);
     if (!alias->name && !alias->key && !other_default)
         return;
+    if (str_eq(alias->profile, "*")) {
+        add(buf, " Also `%s`.", alias->name);
+        return;
+    }
     add(buf, " In the profile `%s`", alias->profile);
     if (alias->name)
         add(buf, " also `%s`", alias->name);

@@ -29,6 +29,13 @@ enum session_state {
     SESSION_ENDED, /* out of the table; waits for its last run to be told */
 };
 
+struct session_packages {
+    struct list installs;      /* struct install */
+    struct package_set **sets; /* in the order in which they came */
+    size_t n_sets;
+    struct install *of_cell; /* what the cell that runs waits for */
+};
+
 struct session_ref {
     struct sessions *sessions;
     struct list link; /* sessions->all */
@@ -53,6 +60,8 @@ struct session_ref {
     struct run *cell;  /* what the kernel is at; NULL: nothing */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
+
+    struct session_packages packages;
 };
 
 /*** session.c ***/
@@ -96,6 +105,28 @@ void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
 void run_on_display(struct run *run, json_t *display, size_t len);               /* takes it */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals); /* takes it */
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
+
+/* A run's clock stands still while the server works for it. */
+void run_pause(struct run *run);
+void run_resume(struct run *run);
+
+/*** install.c ***/
+
+void session_packages_init(struct session_ref *session);
+/* Ends installs, whose owners are told why, and lets go of what was installed. */
+void session_packages_done(struct session_ref *session, const char *why);
+bool session_is_installing(const struct session_ref *session);
+int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
+                       const struct install_events *events, void *data, struct install **ret,
+                       struct err *err);
+/* The kernel asks, for the cell that runs; and that cell does not wait any more. */
+void session_install_for_cell(struct session_ref *session, const json_t *message);
+void session_cell_gone(struct session_ref *session);
+/* What Python is to look for modules in, the latest first; a new reference. */
+json_t *session_package_paths(const struct session_ref *session);
+/* "PYTHONPATH=…", owned by the caller: the packages, then what the session's environment says; NULL:
+ * there are no packages. */
+char *session_python_path(const struct session_ref *session);
 
 /*** output.c ***/
 

@@ -50,6 +50,8 @@ static void on_message(const char *text, size_t len, void *data)
         return; /* late, or forged */
     if (str_eq(op, "display")) {
         run_on_display(session->cell, steal_ptr(&message), len);
+    } else if (str_eq(op, "install")) {
+        session_install_for_cell(session, message);
     } else if (str_eq(op, "done")) {
         session->cell_done = steal_ptr(&message);
         if (link_kernel_cell_end(session->agent, end_cell, session, &err) < 0)
@@ -145,6 +147,7 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
     json_put(request, "options", cell_options(options, cell));
+    json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
     if (cell->want_state)

@@ -12,6 +12,7 @@
  */
 #include "session/internal.h"
 
+#include "agent/setup.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ struct run {
     bool python;
 
     uint64_t started_ms;
+    uint64_t paused_ms; /* since when; 0: not now */
     struct timer *timer;
     struct output output;
     bool timed_out, cancelled;
@@ -101,6 +103,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     session->n_runs--;
     if (session->cell == run)
         session->cell = NULL;
+    if (run->python)
+        session_cell_gone(session);
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
@@ -375,11 +379,30 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 static void run_interrupt(struct run *run)
 {
     run->state = RUN_INTERRUPTED;
-    if (run->python)
+    if (run->python) {
+        session_cell_gone(run->session);
         link_kernel_interrupt(run->session->agent);
-    else
+    } else
         link_interrupt(run->session->agent);
     timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
+}
+
+void run_pause(struct run *run)
+{
+    if (run->state != RUN_RUNNING || run->paused_ms)
+        return;
+    run->paused_ms = clock_ms();
+    timer_stop(run->timer);
+}
+
+void run_resume(struct run *run)
+{
+    if (run->state != RUN_RUNNING || !run->paused_ms)
+        return;
+    run->timeout_ms += clock_ms() - run->paused_ms;
+    run->paused_ms = 0;
+    uint64_t used = clock_ms() - run->started_ms;
+    timer_start(run->timer, used < run->timeout_ms ? run->timeout_ms - used : 0);
 }
 
 /* Time is up: for the run, for its answer to SIGINT, for its answer to SIGKILL. */
@@ -413,14 +436,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
-    const char *env[2 * SESSION_ENV_COUNT + 2];
+    const char *env[2 * SESSION_ENV_COUNT + 4];
     size_t n_env = 0;
+    auto_free char *python_path = session_python_path(run->session);
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
     for (char **word = run->session->env; *word; word++)
-        env[n_env++] = *word;
+        if (!python_path || !str_has_prefix(*word, "PYTHONPATH="))
+            env[n_env++] = *word;
+    if (python_path)
+        env[n_env++] = python_path;
+    if (str_has_prefix(options->python, ENGINE_RUNTIME "/"))
+        env[n_env++] = "PATH=" ENGINE_RUNTIME "/bin:" AGENT_PATH; /* `python` is the kernel's */
     if (run->shell_rc)
         env[n_env++] = run->shell_rc;
     env[n_env] = NULL;

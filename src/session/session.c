@@ -62,13 +62,23 @@ static size_t count_of(const struct sessions *sessions, const char *owner)
 
 /*** Opening ***/
 
-static void tell_openers(struct session_ref *session, const char *id, const struct err *err)
+/* Whoever is told may end the session, so it is not looked at meanwhile. */
+static void tell_openers(struct list *openers, const char *id, const struct err *err)
 {
-    while (!list_empty(&session->openers)) {
-        struct opener *opener = list_first(struct opener, &session->openers, link);
+    while (!list_empty(openers)) {
+        struct opener *opener = list_first(struct opener, openers, link);
         list_remove(&opener->link);
         opener->on_open(id, err, opener->data);
         free(opener);
+    }
+}
+
+static void take_openers(struct session_ref *session, struct list *ret)
+{
+    list_init(ret);
+    list_each (struct opener, opener, &session->openers, link) {
+        list_remove(&opener->link);
+        list_add_tail(ret, &opener->link);
     }
 }
 
@@ -77,8 +87,11 @@ static void on_agent_ready(void *data)
     struct session_ref *session = data;
     session->state = SESSION_READY;
     session_touch(session);
-    tell_openers(session, session->id, NULL);
+    struct list openers;
+    auto_free char *id = xstrdup(session->id);
+    take_openers(session, &openers);
     session_pump(session);
+    tell_openers(&openers, id, NULL);
 }
 
 static void on_agent_broken(const char *why, void *data)
@@ -169,6 +182,7 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
+    session_packages_init(session);
     sessions->count++;
     sessions->stats.sessions_open++;
     sessions->stats.sessions_total++;
@@ -184,8 +198,6 @@ static void add_opener(struct session_ref *session, session_open_fn *on_open, vo
     opener->on_open = on_open;
     opener->data = data;
     list_add_tail(&session->openers, &opener->link);
-    if (session->state == SESSION_READY)
-        tell_openers(session, session->id, NULL);
 }
 
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
@@ -206,7 +218,12 @@ int session_ensure(struct sessions *sessions, const char *owner, const struct se
     struct session_ref *session = plan && plan->id ? session_find(sessions, owner, plan->id) : NULL;
     if (!session)
         return session_open(sessions, owner, plan, on_open, data, err);
-    add_opener(session, on_open, data);
+    if (session->state == SESSION_READY) {
+        auto_free char *id = xstrdup(session->id); /* whoever is told may end the session */
+        on_open(id, NULL, data);
+    } else {
+        add_opener(session, on_open, data);
+    }
     return 0;
 }
 
@@ -239,8 +256,11 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
     struct err err = { 0 };
     (void)err_set(&err, ECANCELED, "%s", words);
+    session_packages_done(session, words);
     session_fail_runs(session, outcome, words);
-    tell_openers(session, NULL, &err);
+    struct list openers;
+    take_openers(session, &openers);
+    tell_openers(&openers, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(session->agent); /* ends file work, too */
@@ -267,7 +287,7 @@ static void on_sweep(void *data)
     list_each (struct session_ref, session, &sessions->all, link) {
         if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
             return; /* the rest has been used later */
-        if (list_empty(&session->runs))
+        if (list_empty(&session->runs) && !session_is_installing(session))
             session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
     }
 }

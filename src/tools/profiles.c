@@ -1,8 +1,9 @@
 #include "tools/tools.h"
 
 static const struct mcp_tool *const default_tools[] = {
-    &tool_execute_code,  &tool_read_file,    &tool_write_file,    &tool_list_files,
-    &tool_start_session, &tool_session_info, &tool_clear_session, NULL,
+    &tool_execute_code, &tool_read_file,     &tool_write_file,
+    &tool_list_files,   &tool_start_session, &tool_install_packages,
+    &tool_session_info, &tool_clear_session, NULL,
 };
 
 static const struct profile profile_default = {
@@ -21,10 +22,8 @@ static const struct profile profile_default = {
 };
 
 static const struct profile *const profiles[] = {
-    &profile_default,
-    &profile_mcp_pyexec,
-    &profile_python_interpreter,
-    &profile_mcp_codemode,
+    &profile_default,           &profile_mcp_pyexec,   &profile_python_interpreter,
+    &profile_python_docker_mcp, &profile_mcp_codemode,
 };
 
 const struct profile *tools_find_profile(const char *name)

@@ -46,6 +46,7 @@ extern const struct mcp_tool tool_read_file;
 extern const struct mcp_tool tool_write_file;
 extern const struct mcp_tool tool_list_files;
 extern const struct mcp_tool tool_start_session;
+extern const struct mcp_tool tool_install_packages;
 extern const struct mcp_tool tool_session_info;
 extern const struct mcp_tool tool_clear_session;
 

@@ -47,8 +47,8 @@ static int new_namespaces(struct inside *inside, const char **ret_detail)
     /* v2: the spawner's, made once, whose root is this instance's directory. A process may only be
      * put into a cgroup that its cgroup namespace shows, and the guest's leaf is not below ours. */
     int cgroup = inside->host->cgroups.kind == CGROUP_V2 ? 0 : CLONE_NEWCGROUP;
-    return unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | cgroup) < 0 ? -errno
-                                                                                          : 0;
+    int network = inside->host->network ? 0 : CLONE_NEWNET;
+    return unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | network | cgroup) < 0 ? -errno : 0;
 }
 
 static int wait_for_ids(struct inside *inside, const char **ret_detail)
@@ -85,7 +85,9 @@ static int name_host(struct inside *inside, const char **ret_detail)
 
 static int loopback_up(struct inside *inside, const char **ret_detail)
 {
-    (void)inside, (void)ret_detail;
+    (void)ret_detail;
+    if (inside->host->network)
+        return 0; /* the host's, and not ours to change */
     auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;

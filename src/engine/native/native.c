@@ -654,6 +654,8 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->options = *options;
     native->options.rootfs = xstrdup(options->rootfs ? options->rootfs : "");
     native->options.state_dir = native->options.instance = NULL; /* not kept */
+    native->options.packages = NULL;
+    native->options.network = NULL;
     native->started = started;
     (void)snprintf(native->instance, sizeof(native->instance), "%s", options->instance);
     native->loop = loop;

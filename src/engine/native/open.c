@@ -43,14 +43,23 @@ static int make_agent(struct err *err)
 }
 
 /* A second wall behind the network and pid namespaces: no abstract socket, no signal across the
- * border. Where the kernel is older than 6.12 there is just the first. */
-static int make_landlock(void)
+ * border (Linux 6.12). With the host's network it is the wall: TCP to the ports that are needed (6.7),
+ * and the filter has no sockets of the other kind. Where the kernel is older there is just the first. */
+static int make_landlock(const struct engine_network *network)
 {
-    struct landlock_ruleset_6 ruleset = {
-        .scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_6_SCOPE_SIGNAL,
-    };
-    int fd = sys_landlock_abi() >= 6 ? sys_landlock_create(&ruleset) : -1;
-    return fd < 0 ? -1 : fd;
+    int abi = sys_landlock_abi();
+    struct landlock_ruleset_6 ruleset = { 0 };
+    if (abi >= 6)
+        ruleset.scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_6_SCOPE_SIGNAL;
+    if (abi >= 4 && network)
+        ruleset.handled_access_net = LANDLOCK_4_BIND_TCP | LANDLOCK_4_CONNECT_TCP;
+    if (!ruleset.scoped && !ruleset.handled_access_net)
+        return -1;
+    auto_fd fd = sys_landlock_create(&ruleset);
+    for (size_t i = 0; fd >= 0 && ruleset.handled_access_net && i < network->n_ports; i++)
+        if (sys_landlock_allow_port(fd, LANDLOCK_4_CONNECT_TCP, network->ports[i]) < 0)
+            return -1;
+    return fd < 0 ? -1 : steal_fd(&fd);
 }
 
 static unsigned limit_layers(const struct cgroups *cgroups)
@@ -96,6 +105,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
 {
     *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
                                   .runtime = options->runtime ? options->runtime : "",
+                                  .packages = options->packages ? options->packages : "",
+                                  .network = options->network,
                                   .own_uids = geteuid() == 0,
                                   .uid_base = options->uid_base,
                                   .uid_count = options->uid_count,
@@ -110,7 +121,8 @@ static int fill(struct native_host *host, const struct engine_options *options,
     if (r == 0)
         r = seccomp_build(SECCOMP_SPAWNER, &host->spawner_filter, err);
     if (r == 0)
-        r = seccomp_build(SECCOMP_AGENT, &host->agent_filter, err);
+        r = seccomp_build(host->network ? SECCOMP_AGENT_NETWORK : SECCOMP_AGENT,
+                          &host->agent_filter, err);
     if (r == 0)
         r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
                           &host->guest_filter, err);
@@ -124,10 +136,11 @@ static int fill(struct native_host *host, const struct engine_options *options,
         r = instance_note(&host->instance, err);
     if (r < 0)
         return r;
-    host->landlock = make_landlock();
+    host->landlock = make_landlock(host->network);
     instance_clean_others(&host->instance);
     cgroups_open(&host->cgroups, options->instance, host->own_uids ? options->uid_base : geteuid());
-    *ret_layers = ALWAYS | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
+    unsigned always = host->network ? ALWAYS & ~LAYER_NET_NS : ALWAYS;
+    *ret_layers = always | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
                   (host->landlock >= 0 ? LAYER_LANDLOCK : 0);
     return check_layers(host, *ret_layers, options->allow_missing, err);
 }

@@ -351,7 +351,8 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    r = root_template(host->rootfs, host->runtime, err);
+    const struct root_plan root = { host->rootfs, host->runtime, host->packages, host->network };
+    r = root_template(&root, err);
     if (r < 0)
         return r;
     /* Last. What this forbids, no sandbox will ever do; they inherit it. */
