@@ -5,6 +5,7 @@ import subprocess
 import belljar
 import pytest
 from profiles_client import Profile
+from wheels import make_wheel
 
 
 def pytest_configure(config):
@@ -30,6 +31,17 @@ def shared():
     yield find
     for server in servers.values():
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """A directory with two packages, demo 1.0 and demo 2.0, for servers without an index."""
+    place = tmp_path_factory.mktemp("wheels")
+    for version in "1.0", "2.0":
+        make_wheel(place, "demo", version, {"demo.py": f"version = {version!r}"})
+    for directory in [place, *place.parents][:3]:
+        directory.chmod(0o755)
+    return place
 
 
 @pytest.fixture

@@ -23,11 +23,17 @@ def runtime_flags():
     return ["--runtime", str(RUNTIME)]
 
 
-class Profile(Jar):
-    """`pool`: make sandboxes ahead, as the profile would."""
+def package_flags(wheels):
+    return ["--package-index", "none", "--package-wheels", wheels, "--package-dir", wheels / "made"]
 
-    def __init__(self, name, *flags, env=None, pool=False, **options):
+
+class Profile(Jar):
+    """`pool`: make sandboxes ahead, as the profile would. `wheels`: a directory that packages come
+    from, instead of an index."""
+
+    def __init__(self, name, *flags, env=None, pool=False, wheels=None, **options):
         few = [] if pool else ["--no-pool-enabled"]
+        few += ["--no-packages-enabled"] if wheels is None else package_flags(wheels)
         super().__init__("--profile", name, *runtime_flags(), *few, *flags, env=env, **options)
 
     def tool(self, name, timeout=LONG, **arguments):
