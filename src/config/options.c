@@ -514,6 +514,8 @@ const struct option_unused config_unused[] = {
     { PYDOCKER, NULL, "docker.read_only", { "true" },
       "only /workspace and /tmp of a sandbox can be written to" },
     { CODEMODE, "SANDBOX_IMAGE", NULL, { "python:3.12-slim" }, NO_IMAGES },
+    { INTERPRETER, "NOTEBOOKS_FOLDER", NULL, { "notebooks" },
+      "files of a session are kept in memory and end with it" },
     { INTERPRETER, "JUPYTER_PLATFORM_DIRS", NULL, { "1" }, "code always finds it set to 1" },
     { 0 },
 };
