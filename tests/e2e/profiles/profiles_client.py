@@ -79,3 +79,17 @@ def wait_until(condition, timeout=LONG):
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.05)
+
+
+def descendants(pid):
+    """All processes below this one."""
+    parents = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has just ended
+            pass
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
