@@ -1,6 +1,6 @@
 #include "cli/sandboxes.h"
 
-#include "tools/parked.h"
+#include "tools/current.h"
 
 #include "base/log.h"
 #include "base/text.h"
@@ -178,7 +178,7 @@ static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessi
         .sessions = sessions,
         .engine = engine,
         .limits = sandbox_limits(config),
-        .parked = parked_new(),
+        .current = current_new(),
         .python = python_program(config),
         .strip_ansi = config->strip_ansi,
         .run_timeout_ms = config->run_timeout_ms,
@@ -292,7 +292,7 @@ void sandboxes_cancel_runs(struct sandboxes *sandboxes)
 static void toolbox_done(struct toolbox *box)
 {
     sessions_free(box->sessions);
-    parked_free(box->parked);
+    current_free(box->current);
 }
 
 void sandboxes_close(struct sandboxes *sandboxes)

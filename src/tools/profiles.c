@@ -22,7 +22,8 @@ static const struct profile profile_default = {
 };
 
 static const struct profile *const profiles[] = {
-    &profile_default,           &profile_mcp_pyexec,   &profile_python_interpreter,
+    &profile_default,           &profile_mcp_pyexec,
+    &profile_code_executer,     &profile_python_interpreter,
     &profile_python_docker_mcp, &profile_mcp_codemode,
 };
 

@@ -13,12 +13,12 @@ struct toolbox {
     const char *python;           /* the interpreter, as sandboxes see it */
     bool strip_ansi;              /* of progress messages; results are stripped by the session */
     uint64_t run_timeout_ms, session_timeout_ms;
-    size_t output_chars;   /* of each stream in a result; 0: no such limit */
-    struct parked *parked; /* sessions put aside; owned by the maker */
-    size_t max_answer;     /* bytes of one result, as mcp_limits has it */
-    size_t max_read;       /* bytes of a file in one answer */
-    size_t max_write;      /* bytes of a file in one call */
-    size_t max_list;       /* entries of one listing */
+    size_t output_chars;     /* of each stream in a result; 0: no such limit */
+    struct current *current; /* what clients mean who name no session; owned by the maker */
+    size_t max_answer;       /* bytes of one result, as mcp_limits has it */
+    size_t max_read;         /* bytes of a file in one answer */
+    size_t max_write;        /* bytes of a file in one call */
+    size_t max_list;         /* entries of one listing */
 };
 
 enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */

@@ -36,23 +36,23 @@ class Profile(Jar):
         few += ["--no-packages-enabled"] if wheels is None else package_flags(wheels)
         super().__init__("--profile", name, *runtime_flags(), *few, *flags, env=env, **options)
 
-    def tool(self, name, timeout=LONG, **arguments):
+    def tool(self, name, /, timeout=LONG, **arguments):
         """The result of a tool, as it is."""
         return self.submit("tools/call", belljar.call_tool(name, arguments)).result(timeout)
 
-    def text(self, name, timeout=LONG, **arguments):
+    def text(self, name, /, timeout=LONG, **arguments):
         """The text of a tool that succeeded."""
         result = self.tool(name, timeout, **arguments)
         assert not result.get("isError"), result
         return belljar.text_of(result)
 
-    def refused(self, name, timeout=LONG, **arguments):
+    def refused(self, name, /, timeout=LONG, **arguments):
         """The text of a tool that failed."""
         result = self.tool(name, timeout, **arguments)
         assert result.get("isError"), result
         return belljar.text_of(result)
 
-    def said(self, name, timeout=LONG, **arguments):
+    def said(self, name, /, timeout=LONG, **arguments):
         """The structured result."""
         result = self.tool(name, timeout, **arguments)
         assert not result.get("isError"), result
