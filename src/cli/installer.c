@@ -156,7 +156,10 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
         .max_queue = (size_t)config->package_max_queue,
     };
     struct err err = { 0 };
-    if (packages_open(loop, &options, &ret->packages, &err) < 0)
+    struct stat st;
+    if (*config->package_wheels && stat(config->package_wheels, &st) < 0)
+        (void)err_sys(&err, errno, "package_wheels: %s", config->package_wheels);
+    if (err.code || packages_open(loop, &options, &ret->packages, &err) < 0)
         give_up(ret, &err);
 }
 

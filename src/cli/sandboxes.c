@@ -165,6 +165,10 @@ static struct session_options session_options(const struct guest_options *guest,
         .allowed_modules = guest->allowed_modules,
         .blocked_modules = guest->blocked_modules,
         .limits = sandbox_limits(config),
+        .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
+        .kernel_pool_max = (size_t)config->pool_size,
+        .pool_max_creations = (size_t)config->pool_max_creations,
+        .pool_max_age_ms = config->pool_max_age_ms,
     };
 }
 
@@ -274,6 +278,7 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
     }
     struct session_options options =
         session_options(&more->guest, config, sandboxes->installer.packages);
+    options.kernel_pool_size = 0; /* what is made ahead is for the chosen profile */
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);
     more->next = sandboxes->more;

@@ -95,7 +95,7 @@ struct config {
     int64_t uid_base, uid_count;
     int64_t server_uid;
     bool pool_enabled;
-    int64_t pool_size, pool_max_creations;
+    int64_t pool_size, kernel_pool_size, pool_max_creations;
     uint64_t pool_max_age_ms;
 
     /* Limits of a sandbox */

@@ -71,6 +71,9 @@ enum { ENGINE_LAYERS = 13 }; /* how many there are: 1 << 0 to 1 << 12 */
  * never for code of clients. It is an engine of its own, so that the one that makes sandboxes for
  * guests has no network it could give away. Abstract sockets of the host are out of reach: no socket
  * of that family can be made. On Linux 6.7 and later TCP goes to these ports only, and none is bound.
+ *
+ * Few clients need it, so engine_open() does not wait until it is ready; what is wrong with it is
+ * logged then, and told by engine_start().
  */
 enum { ENGINE_PORTS_MAX = 32 };
 struct engine_network {

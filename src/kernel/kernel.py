@@ -110,6 +110,7 @@ OPTIONS = {  # of "execute"
     "strip": True,  # ANSI codes from texts
     "plain": "repr",  # or "str": what the text of a result is
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
+    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -346,7 +347,6 @@ class Children:
     def __init__(self):
         self.own = set()
         self.seen = {}  # number of an ended one: since when
-        self.waiting = 0  # calls of os.system, which waits for its own
 
     def watch(self):
         """Note from now on what the guest starts."""
@@ -354,7 +354,7 @@ class Children:
         for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp"):
             if hasattr(guests_os, name):
                 setattr(guests_os, name, self.noting(getattr(guests_os, name)))
-        guests_os.system = self.waited_for(guests_os.system)
+        guests_os.system = disguise(lambda command: self.run_shell(command), guests_os.system)
         lower = sys.modules.get("_posixsubprocess") or importlib.import_module("_posixsubprocess")
         lower.fork_exec = self.noting(lower.fork_exec)
         if "subprocess" in sys.modules:
@@ -372,25 +372,30 @@ class Children:
             if number:
                 self.own.add(number)
             else:  # we are the child
-                self.own, self.seen, self.waiting = set(), {}, 0
+                self.own, self.seen = set(), {}
             return started
 
         return disguise(function, start)
 
-    def waited_for(self, call):
-        def function(*args, **kwargs):
-            self.reap()
-            self.waiting += 1
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self.waiting -= 1
-
-        return disguise(function, call)
+    def run_shell(self, command):
+        """os.system(), which in C ignores SIGINT while it waits."""
+        command = os.fsencode(command)
+        sys.audit("os.system", command)
+        self.reap()
+        shell = os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ)
+        self.own.add(shell)
+        try:
+            return os.waitpid(shell, 0)[1]
+        except ChildProcessError:  # SIGCHLD is ignored
+            return -1
+        except BaseException:
+            os.kill(shell, signal.SIGKILL)
+            os.waitpid(shell, 0)
+            raise
 
     def reap(self):
         try:
-            if self.waiting or not has_ended(os.P_ALL, 0):
+            if not has_ended(os.P_ALL, 0):
                 return
             children = set()
             for thread in os.listdir("/proc/self/task"):
@@ -1240,6 +1245,9 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
+        if run.options["forget"]:
+            linecache.clearcache()
+            self.reset()
 
         notes = run.notes()
         if refused:

@@ -48,6 +48,12 @@ void mcp_server_stats(const struct mcp_server *server, struct mcp_stats *ret)
     *ret = server->stats;
 }
 
+void mcp_server_on_first_answer(struct mcp_server *server, void (*on_first)(void *data), void *data)
+{
+    server->on_first_answer = on_first;
+    server->on_first_answer_data = data;
+}
+
 static json_t *capability(bool list_changed)
 {
     json_t *object = json_object();

@@ -83,6 +83,8 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     struct run *run = steal_ptr(&session->cell);
     if (run)
         run_on_kernel_lost(run, exit);
+    else if (!session->owner)
+        pool_on_kernel_lost(session);
 }
 
 static int send_message(struct session_ref *session, const json_t *message, struct err *err)
@@ -92,9 +94,11 @@ static int send_message(struct session_ref *session, const json_t *message, stru
     return link_kernel_send(session->agent, text.data, text.len, err);
 }
 
-/* What is the session's own about its kernel. Before the first cell, and once. */
+/* What is the session's own about its kernel. Before the first cell, and once; of a kernel made ahead
+ * once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
+    session->configured = true;
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
@@ -118,8 +122,8 @@ static int start_kernel(struct session_ref *session, struct err *err)
                                            .cwd = "",
                                            .source = kernel_source,
                                            .source_len = kernel_source_len };
-    int r = link_kernel_start(session->agent, &spec, &events, session, err);
-    return r < 0 ? r : configure(session, err);
+    session->configured = false;
+    return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
 static json_t *cell_options(const struct session_options *options, const struct cell *cell)
@@ -128,6 +132,8 @@ static json_t *cell_options(const struct session_options *options, const struct 
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
+    if (cell->forget)
+        json_put(wanted, "forget", json_true());
     return wanted;
 }
 
@@ -136,6 +142,8 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
 {
     const struct session_options *options = &session->sessions->options;
     int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
+    if (r == 0 && !session->configured)
+        r = configure(session, err);
     if (r == 0)
         r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
                              options->flood_bytes, err);

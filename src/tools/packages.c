@@ -76,6 +76,14 @@ int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
     return r;
 }
 
+void packages_add_output(struct mcp_call *call, const struct install_result *result)
+{
+    auto_buf output = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&output, result->output, result->output_len);
+    if (output.len)
+        mcp_call_add(call, mcp_text(output.data, output.len));
+}
+
 /*** install_packages ***/
 
 struct install_args {
@@ -132,10 +140,12 @@ static void on_installed(struct mcp_call *call, const char *session_id,
                          const struct install_result *result, void *data)
 {
     (void)data;
-    if (result->ok)
+    if (result->ok) {
         finish(call, session_id, result);
-    else
-        mcp_call_fail(call, "install_packages: %s", result->error);
+        return;
+    }
+    packages_add_output(call, result);
+    mcp_call_fail(call, "install_packages: %s", result->error);
 }
 
 /* In a session of its own, which must not stay when there is nothing in it. */

@@ -69,6 +69,7 @@ static void on_installed(struct mcp_call *call, const char *session_id,
         return;
     }
     (void)session_close(box->sessions, mcp_call_owner(call), session_id); /* gone: fine */
+    packages_add_output(call, result);
     mcp_call_fail(call, "start_session: %s", result->error);
 }
 

@@ -46,6 +46,16 @@ def test_counts_go_up_with_each_cell(kernel):
     assert [kernel.run(c).done["count"] for c in ("1", "1/0", "", "2")] == [1, 2, 3, 3]
 
 
+def test_a_cell_that_is_to_be_forgotten_leaves_no_trace(start):
+    kernel, new = start(), start()
+    look = "sorted(globals()), In, Out, _, __, ___, _i, _ii, _iii, _dh"
+    forgotten = kernel.run("x = [1]; print(x)\nx", forget=True)
+    assert (forgotten.text, forgotten.stdout, forgotten.done["count"]) == ("[1]", "[1]\n", 1)
+    seen = kernel.run(look)
+    assert seen.done["count"] == 1
+    assert seen.text == new.run(look).text
+
+
 def test_a_reply_has_exactly_the_promised_fields(shared):
     done = shared.run("1").done
     assert set(done) == {

@@ -100,7 +100,7 @@ static int check_range(const struct engine_options *options, struct err *err)
     return 0;
 }
 
-static int fill(struct native_host *host, const struct engine_options *options,
+static int fill(struct native_host *host, const struct engine_options *options, pid_t server,
                 unsigned *ret_layers, struct err *err)
 {
     *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
@@ -128,7 +128,7 @@ static int fill(struct native_host *host, const struct engine_options *options,
                           &host->guest_filter, err);
     if (r == 0)
         r = host->agent = make_agent(err);
-    if (r >= 0 && (r = host->server = sys_pidfd_open(getpid())) < 0)
+    if (r >= 0 && (r = host->server = sys_pidfd_open(server)) < 0)
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
         r = instance_open(options->state_dir, options->instance, &host->instance, err);
@@ -217,16 +217,60 @@ static const char *userns_hint(int code)
                : "";
 }
 
+/* The keeper of an engine that nobody waits for: all that takes time is done beside the server. Its
+ * first word, good or bad, comes to the server's loop like all others. */
+static _Noreturn void keep_later(const struct engine_options *options, int wire)
+{
+    struct native_host host;
+    struct err err = { 0 };
+    unsigned layers;
+    host_deafen(); /* before there is something to leave behind */
+    if (fill(&host, options, getppid(), &layers, &err) == 0)
+        keeper_run(&host, wire);
+    undo(&host);
+    struct wire_event failed = { .kind = WIRE_FAILED };
+    (void)snprintf(failed.step, sizeof(failed.step), "%.*s", (int)sizeof(failed.step) - 1, err.msg);
+    (void)!send(wire, &failed, sizeof(failed), MSG_NOSIGNAL); /* it may be gone */
+    _exit(1);
+}
+
+static int open_later(const struct engine_options *options, struct native_started *ret,
+                      struct err *err)
+{
+    int wires[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
+        return err_sys(err, errno, "make the spawner's socket");
+    bool own_uids = geteuid() == 0;
+    uint32_t slots = own_uids ? (options->uid_count - 1) / 2 : WIRE_SLOTS_MAX;
+    pid_t keeper = fork();
+    if (keeper == 0) {
+        close(wires[0]);
+        keep_later(options, wires[1]);
+    }
+    close(wires[1]);
+    if (keeper < 0) {
+        close(wires[0]);
+        return err_sys(err, errno, "fork");
+    }
+    *ret = (struct native_started){ .wire = wires[0],
+                                    .keeper = keeper,
+                                    .slots = slots < WIRE_SLOTS_MAX ? slots : WIRE_SLOTS_MAX,
+                                    .own_uids = own_uids };
+    return 0;
+}
+
 int native_host_open(const struct engine_options *options, struct native_started *ret,
                      struct err *err)
 {
+    if (options->network)
+        return open_later(options, ret, err);
     struct native_host host;
     struct native_started started = { .wire = -1 };
     struct guard guard = { .pid = -1, .done = -1 };
     int r = guard_start(options, &guard, err), wires[2] = { -1, -1 };
     if (r < 0)
         return r;
-    r = fill(&host, options, &started.layers, err);
+    r = fill(&host, options, getpid(), &started.layers, err);
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
         r = err_sys(err, errno, "make the spawner's socket");
     if (r < 0) {
