@@ -87,11 +87,6 @@ static void method_list_tools(struct mcp_call *call)
     method_list(call, ENTRY_TOOL);
 }
 
-static void method_list_resources(struct mcp_call *call)
-{
-    method_list(call, ENTRY_RESOURCE);
-}
-
 static void method_list_templates(struct mcp_call *call)
 {
     method_list(call, ENTRY_TEMPLATE);
@@ -247,7 +242,7 @@ static bool offers_tools(const struct mcp_server *server)
 
 static bool offers_resources(const struct mcp_server *server)
 {
-    return server->registry.tables[ENTRY_RESOURCE].count > 0 ||
+    return server->list_resources || server->registry.tables[ENTRY_RESOURCE].count > 0 ||
            server->registry.tables[ENTRY_TEMPLATE].count > 0;
 }
 
