@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "tools/watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -93,6 +94,9 @@ static struct session_options session_options(const struct config *config)
         .interrupt_grace_ms = config->interrupt_grace_ms,
         .output_bytes = config->output_limit,
         .flood_bytes = config->output_flood,
+        .overflow_bytes = config->overflow_limit,
+        .overflow_files = (size_t)config->overflow_files,
+        .overflow_memory = config->overflow_memory,
         .display_bytes = config->display_limit,
         .python = python_program(config),
         .limits = sandbox_limits(config),
@@ -162,13 +166,15 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
         .max_read = config->max_read,
         .max_write = config->max_write,
         .max_list = (size_t)config->max_list,
+        .watch = watch_new(ret->sessions, (size_t)config->max_list),
     };
     return 0;
 }
 
 void sandboxes_close(struct sandboxes *sandboxes)
 {
-    sessions_free(sandboxes->sessions);
+    sessions_free(sandboxes->sessions); /* the watch hears of each that ends */
+    watch_free(sandboxes->toolbox.watch);
     engine_close(sandboxes->engine);
     *sandboxes = (struct sandboxes){ 0 };
 }

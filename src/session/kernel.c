@@ -102,7 +102,7 @@ int kernel_run(struct session_ref *session, struct run *run, const char *code, s
     const struct session_options *options = &session->sessions->options;
     int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
+        r = link_kernel_cell(session->agent, run_head_bytes(run), options->output_bytes / 2,
                              options->flood_bytes, err);
     if (r < 0)
         return r;

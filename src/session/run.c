@@ -18,9 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096 };
 
-enum run_state { RUN_WAITING, RUN_RUNNING, RUN_INTERRUPTED, RUN_KILLED, RUN_JUDGING };
+enum run_state {
+    RUN_WAITING,
+    RUN_RUNNING,
+    RUN_INTERRUPTED,
+    RUN_KILLED,
+    RUN_JUDGING, /* and keeping, if its output is long */
+};
 
 struct run {
     struct list link; /* session->runs */
@@ -42,10 +48,13 @@ struct run {
     uint64_t started_ms;
     struct timer *timer;
     struct output output;
+    size_t keep_over;
+    struct keep *keep;
     bool timed_out, cancelled;
     struct link_exit exit;
     bool has_exit;
     bool memory_hit, pids_hit, disk_full;
+    enum outcome outcome;
 
     /* Python only. */
     json_t *done, *displays;
@@ -78,6 +87,7 @@ static void run_free(struct run *run)
 {
     timer_free(run->timer);
     output_done(&run->output);
+    keep_free(run->keep);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
     json_decref(run->done);
@@ -99,6 +109,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
+    output_finish(&run->output);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
     for (size_t i = 0; i < run->output.count; i++) {
         const struct output_piece *piece = &run->output.pieces[i];
@@ -106,7 +117,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
                                         .text = buf_str(&piece->text),
                                         .len = piece->text.len };
     }
-    const struct run_result result = {
+    struct run_result result = {
         .session_id = session->id,
         .outcome = outcome,
         .error = error,
@@ -122,6 +133,9 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .displays = run->displays,
         .kernel_lost = run->kernel_lost,
     };
+    keep_result(run->keep, &result);
+    if (session->sessions->watch.on_run)
+        session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
     free(chunks);
@@ -226,11 +240,23 @@ static void run_finish(struct run *run, enum outcome outcome, const char *error)
         session_pump(session);
 }
 
+static void run_told(struct run *run)
+{
+    auto_free char *error = explain(run, run->outcome);
+    run_finish(run, run->outcome, error);
+}
+
+/* Long output first becomes a file, so that the answer can name it. */
 static void run_over(struct run *run)
 {
-    enum outcome outcome = judge(run);
-    auto_free char *error = explain(run, outcome);
-    run_finish(run, outcome, error);
+    run->outcome = judge(run);
+    bool is_long = run->keep_over && output_json_len(&run->output) > run->keep_over;
+    if (!is_long || run->transient) {
+        run_told(run);
+        return;
+    }
+    run->keep = keep_start(run->session, &run->output, run_told, run);
+    keep_write(run->keep); /* the run may be gone */
 }
 
 /*** Judging: counters first, then the disk if nothing else explains a failure ***/
@@ -397,7 +423,7 @@ static int run_start(struct run *run, struct err *err)
         .code_len = run->code_len,
         .input = run->input,
         .input_len = run->input_len,
-        .head_bytes = options->output_bytes / 2,
+        .head_bytes = run_head_bytes(run),
         .tail_bytes = options->output_bytes / 2,
         .flood_bytes = options->flood_bytes,
     };
@@ -408,6 +434,13 @@ static int run_start(struct run *run, struct err *err)
     if (run->python)
         return kernel_run(run->session, run, run->code, err);
     return link_run(run->session->agent, &spec, &events, run, err);
+}
+
+uint64_t run_head_bytes(const struct run *run)
+{
+    const struct session_options *options = &run->session->sessions->options;
+    uint64_t tail = options->output_bytes / 2, most = run->keep_over ? options->overflow_bytes : 0;
+    return most > 2 * tail ? most - tail : tail;
 }
 
 void session_pump(struct session_ref *session)
@@ -453,8 +486,22 @@ static uint64_t clamp_timeout(const struct session_options *options, uint64_t wa
     return timeout < options->run_timeout_max_ms ? timeout : options->run_timeout_max_ms;
 }
 
-static struct run *run_new(const struct run_spec *spec, const struct session_options *options)
+static struct output_limits output_limits(struct sessions *sessions)
 {
+    const struct session_options *options = &sessions->options;
+    uint64_t more = options->overflow_bytes;
+    return (struct output_limits){
+        .shown = options->output_bytes,
+        .rest = more > options->output_bytes ? more : options->output_bytes,
+        .total = &sessions->rest_bytes,
+        .total_max = options->overflow_memory,
+    };
+}
+
+static struct run *run_new(const struct run_spec *spec, struct sessions *sessions)
+{
+    const struct session_options *options = &sessions->options;
+    const struct output_limits limits = output_limits(sessions);
     struct run *run = xcalloc(1, sizeof(*run));
     list_init(&run->link);
     run->argv = spec->argv ? NULL : language_argv(spec->language);
@@ -470,7 +517,8 @@ static struct run *run_new(const struct run_spec *spec, const struct session_opt
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
-    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK);
+    run->keep_over = options->overflow_bytes ? spec->keep_over : 0;
+    output_init(&run->output, &limits);
     return run;
 }
 
@@ -499,7 +547,7 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
     if (!session)
         return -err->code;
 
-    struct run *run = run_new(spec, &sessions->options);
+    struct run *run = run_new(spec, sessions);
     run->session = session;
     run->events = *events;
     run->data = data;

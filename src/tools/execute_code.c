@@ -1,4 +1,7 @@
+#include "tools/icons.h"
+#include "tools/mime.h"
 #include "tools/progress.h"
+#include "tools/session_files.h"
 #include "tools/tools.h"
 
 #include "base/buf.h"
@@ -56,22 +59,25 @@ static const struct field chunk_fields[] = {
 };
 static const struct shape chunk_shape = SHAPE(struct output_chunk, chunk_fields);
 
-struct file_entry {
+struct overflow {
+    const char *stream;
     const char *uri;
     const char *name;
-    const char *mime_type;
     int64_t size;
+    bool complete;
 };
 
-static const struct field file_fields[] = {
-    FIELD_STR(struct file_entry, uri,
-              "The file and its session; sandbox_read_file reads it by name.", .required = true),
-    FIELD_STR(struct file_entry, name, "Path below /workspace.", .required = true),
-    FIELD_STR(struct file_entry, mime_type, "Type, as far as it is known.", .required = true),
-    FIELD_INT(struct file_entry, size, "Bytes.", .required = true),
+static const struct field overflow_fields[] = {
+    FIELD_STR(struct overflow, stream, "Which stream it holds.", .required = true,
+              .choices = streams),
+    FIELD_STR(struct overflow, uri, "The file as a resource.", .required = true),
+    FIELD_STR(struct overflow, name, "Path below /workspace.", .required = true),
+    FIELD_INT(struct overflow, size, "Bytes.", .required = true),
+    FIELD_BOOL(struct overflow, complete,
+               "All that was written; else its middle is missing there, too.", .required = true),
     FIELD_END,
 };
-static const struct shape file_shape = SHAPE(struct file_entry, file_fields);
+static const struct shape overflow_shape = SHAPE(struct overflow, overflow_fields);
 
 struct execute_result {
     bool success;
@@ -86,6 +92,7 @@ struct execute_result {
     bool has_exit_code;
     double duration_ms;
     bool truncated;
+    struct obj_list overflow;
 };
 
 static const char *const outcomes[] = {
@@ -108,13 +115,16 @@ static const struct field result_fields[] = {
               .required = true),
     FIELD_STRS(struct execute_result, traceback, "Where it failed, outermost first.",
                .required = true),
-    FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.", &file_shape,
-                  .required = true),
+    FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.",
+                  &file_entry_shape, .required = true),
     FIELD_INT(struct execute_result, exit_code, "Exit status of the process, if it ended.",
               HAS_FLAG(struct execute_result, has_exit_code)),
     FIELD_REAL(struct execute_result, duration_ms, "Wall time of the run.", .required = true),
     FIELD_BOOL(struct execute_result, truncated, "Some output was cut to fit the limits.",
                .required = true),
+    FIELD_OBJECTS(struct execute_result, overflow,
+                  "Files that hold the output whole when it is too long to be read here.",
+                  &overflow_shape, .required = true),
     FIELD_END,
 };
 static const struct shape execute_output = SHAPE(struct execute_result, result_fields);
@@ -128,6 +138,7 @@ struct reply {
     char *value; /* text of the last expression */
     const char **traceback;
     struct file_entry *files;
+    struct overflow *overflow;
 };
 
 /* Output within the answer's limit, however much of it needs escaping: each piece gives its share. */
@@ -241,22 +252,6 @@ static void take_traceback(struct reply *reply, const json_t *lines)
     reply->result.traceback.items = reply->traceback;
 }
 
-/* Percent-encodes what a URI cannot hold; slashes stay. Owned. */
-static char *file_uri(const char *session_id, const char *path)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
-    auto_buf uri = BUF_INIT(BUF_NO_CEILING);
-    (void)buf_printf(&uri, "kernel://%s/", session_id);
-    for (; *path; path++) {
-        if (strchr(plain, *path))
-            (void)buf_add_char(&uri, *path);
-        else
-            (void)buf_printf(&uri, "%%%02X", (unsigned char)*path);
-    }
-    return buf_steal(&uri);
-}
-
 static void take_files(struct reply *reply, const json_t *files)
 {
     size_t count = json_array_size(files);
@@ -265,19 +260,38 @@ static void take_files(struct reply *reply, const json_t *files)
     reply->files = xcalloc(count, sizeof(*reply->files));
     for (size_t i = 0; i < count; i++) {
         const json_t *file = json_array_get(files, i);
-        const char *path = json_str(file, "path"), *mime = json_str(file, "mime");
+        const char *path = json_str(file, "path");
+        const char *known = path ? mime_of_name(path) : NULL;
+        const char *mime = known ? known : json_str(file, "mime");
         if (!path || strlen(path) > PATH_SHOWN_MAX)
             continue;
         if (!mime || strlen(mime) > MIME_MAX)
             mime = "application/octet-stream";
         reply->files[reply->result.files.count++] = (struct file_entry){
-            .uri = file_uri(reply->result.session_id, path),
+            .uri = session_file_uri(reply->result.session_id, path),
             .name = xstrdup(path),
             .mime_type = xstrdup(mime),
             .size = json_integer_value(json_object_get(file, "size")),
         };
     }
     reply->result.files.items = reply->files;
+}
+
+static void take_overflow(struct reply *reply, const struct run_result *run)
+{
+    reply->overflow = xcalloc(run->n_kept, sizeof(*reply->overflow));
+    for (size_t i = 0; i < run->n_kept; i++) {
+        const struct run_kept *kept = &run->kept[i];
+        reply->overflow[i] = (struct overflow){
+            .stream = kept->stream,
+            .uri = session_file_uri(run->session_id, kept->path),
+            .name = kept->path,
+            .size = (int64_t)kept->size,
+            .complete = kept->whole,
+        };
+    }
+    reply->result.overflow =
+        (struct obj_list){ .items = reply->overflow, .count = run->session_over ? 0 : run->n_kept };
 }
 
 /* What a Python cell has beyond its output. */
@@ -316,9 +330,10 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
     fit_output(reply, run->n_output, output_budget(run, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
     take_done(reply, run->done, max_answer);
+    take_overflow(reply, run);
 }
 
-static void reply_done(struct reply *reply)
+static void reply_done(struct reply *reply, const struct run_result *run)
 {
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
@@ -332,10 +347,19 @@ static void reply_done(struct reply *reply)
     free(reply->chunks);
     free(reply->value);
     free(reply->traceback);
+    for (size_t i = 0; i < run->n_kept; i++)
+        free((char *)reply->overflow[i].uri);
     free(reply->files);
+    free(reply->overflow);
 }
 
 enum { READABLE_MAX = 32 << 10 };
+
+/* Bytes of the output, as JSON, that a reader of the text sees; what is longer goes to a file, too. */
+static size_t readable_max(size_t max_answer)
+{
+    return max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX;
+}
 
 /* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
 static char *readable_output(const struct reply *reply, size_t max_answer)
@@ -351,7 +375,7 @@ static char *readable_output(const struct reply *reply, size_t max_answer)
         last = chunk->stream;
     }
     char *readable = buf_steal(&text);
-    (void)toolbox_cut(&readable, max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX);
+    (void)toolbox_cut(&readable, readable_max(max_answer));
     return readable;
 }
 
@@ -359,6 +383,20 @@ static void add_line_end(struct buf *text)
 {
     if (text->len && text->data[text->len - 1] != '\n')
         (void)buf_add_char(text, '\n');
+}
+
+static void add_overflow(struct buf *text, const struct reply *reply, const struct run_result *run)
+{
+    for (size_t i = 0; i < reply->result.overflow.count; i++) {
+        const struct overflow *overflow = &reply->overflow[i];
+        (void)buf_printf(text, "[note] %s%s is in /workspace/%s (%lld bytes, %s)\n",
+                         overflow->complete ? "all of " : "the beginning and the end of ",
+                         overflow->stream, overflow->name, (long long)overflow->size,
+                         overflow->uri);
+    }
+    if (run->keep_error && !run->session_over)
+        (void)buf_printf(text, "[note] the whole output could not be kept as a file: %s\n",
+                         run->keep_error);
 }
 
 static void add_notes(struct buf *text, const struct run_result *run)
@@ -401,6 +439,7 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
     for (size_t i = 0; i < result->files.count; i++)
         (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files[i].name,
                          reply->files[i].mime_type, (long long)reply->files[i].size);
+    add_overflow(&text, reply, run);
     add_notes(&text, run);
     return mcp_text(text.data, text.len);
 }
@@ -431,7 +470,7 @@ static void on_done(const struct run_result *run, void *data)
     mcp_call_add(call, reply_text(&reply, run, execution->box->max_answer));
     (void)each_image(run, execution->box->max_answer, add_image, call);
     mcp_call_structured(call, &reply.result);
-    reply_done(&reply);
+    reply_done(&reply, run);
     progress_free(execution->progress);
     free(execution);
     mcp_call_finish(call);
@@ -456,6 +495,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
         .code = args->code,
         .code_len = strlen(args->code),
         .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+        .keep_over = readable_max(box->max_answer),
     };
     struct execution *execution = xcalloc(1, sizeof(*execution));
     struct err err = { 0 };
@@ -475,12 +515,15 @@ const struct mcp_tool tool_execute_code = {
     .title = "Execute code",
     .description =
         "Runs code in an isolated sandbox and returns what it printed, the value of the last "
-        "expression, errors, and the files it made in /workspace. The sandbox has no network. "
-        "Every result names a session_id: pass it on to keep variables, imports and files for the "
-        "next call. Code that fails or runs out of time is still a successful call; read outcome "
-        "and error.",
+        "expression, plots as images, errors, and the files it made in /workspace. Every result "
+        "names a session_id: pass it to the next call to keep variables, imports and files; "
+        "without it a new session starts. No network, no input(). Code that fails or runs out of "
+        "time is still a successful call: read outcome, error and traceback, and go on in the same "
+        "session. Very long output is cut in the middle; overflow then names the file that holds "
+        "all of it.",
     .input = &execute_input,
     .output = &execute_output,
     .hints = MCP_DESTRUCTIVE, /* of the session's own files, never of the host's */
+    .icons = icon_run,
     .call = execute_code,
 };

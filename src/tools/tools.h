@@ -15,7 +15,9 @@ struct toolbox;
 struct profile {
     const char *name;
     struct mcp_info info;
-    const struct mcp_tool *const *tools; /* NULL-terminated, in the order clients see */
+    const struct mcp_tool *const *tools;     /* NULL-terminated, in the order clients see */
+    const struct mcp_prompt *const *prompts; /* NULL-terminated; NULL: none */
+    bool resources; /* offers the files of sessions as resources (resources.h) */
 };
 
 /* NULL when there is none of that name. */
@@ -35,5 +37,8 @@ extern const struct mcp_tool tool_list_files;
 extern const struct mcp_tool tool_start_session;
 extern const struct mcp_tool tool_session_info;
 extern const struct mcp_tool tool_clear_session;
+extern const struct mcp_tool tool_list_session_files;
+
+extern const struct mcp_prompt prompt_run_code;
 
 #endif
