@@ -221,6 +221,15 @@ static int exec_in_path(const char *const *argv, const char *const *env)
     }
 }
 
+/* A kernel lets it in when it has a handler: an interrupt that comes before must wait, not kill. */
+static int hold_interrupts(void)
+{
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    return sigprocmask(SIG_BLOCK, &interrupt, NULL) < 0 ? -errno : 0;
+}
+
 static int enter_directory(const struct config *config, const char *cwd)
 {
     if (chdir(config->workspace) < 0 || (*cwd && chdir(cwd) < 0))
@@ -241,6 +250,9 @@ static int become_program(const struct config *config, const struct guest_exec *
     *ret_step = "enter directory";
     r = enter_directory(config, exec->cwd);
     if (r < 0)
+        return r;
+    *ret_step = "hold interrupts";
+    if (exec->channel_fd >= 0 && (r = hold_interrupts()) < 0)
         return r;
     *ret_step = "load filter"; /* last: it forbids most of the above */
     r = load_filter(config);

@@ -50,6 +50,23 @@ bool work_late(const struct work *work)
     return clock_ns() > work->give_up_ns;
 }
 
+int work_next_entry(struct work_entries *entries, const struct sys_dirent **ret)
+{
+    _Alignas(struct sys_dirent) static char bytes[32 * 1024];
+    for (;;) {
+        if (entries->at >= entries->len) {
+            entries->len = sys_getdents64(entries->dir, bytes, sizeof(bytes));
+            entries->at = 0;
+            if (entries->len <= 0)
+                return (int)entries->len;
+        }
+        *ret = (const void *)(bytes + entries->at);
+        entries->at += (*ret)->reclen;
+        if (strcmp((*ret)->name, ".") != 0 && strcmp((*ret)->name, "..") != 0)
+            return 1;
+    }
+}
+
 static void say_end(struct work *work, int r)
 {
     char frame[FRAME_HEADER + FRAME_FILE_END_SIZE];

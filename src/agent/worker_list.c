@@ -1,5 +1,4 @@
 /* Lists: one directory or a whole tree, sorted, bounded in number, bytes and time. */
-#include "agent/sys.h"
 #include "agent/worker_private.h"
 
 #include <fcntl.h>
@@ -71,20 +70,13 @@ static bool is_directory(int dir, const struct sys_dirent *entry)
 /* 0; 1: there was more than we can remember or have time for; or -errno. */
 static int scan(struct work *work, int dir, const char *dir_name)
 {
-    _Alignas(struct sys_dirent) static char entries[32 * 1024];
+    struct work_entries entries = { .dir = dir };
+    const struct sys_dirent *entry;
     for (;;) {
-        ssize_t n = sys_getdents64(dir, entries, sizeof(entries));
-        if (n <= 0)
-            return (int)n;
-        for (ssize_t at = 0; at < n;) {
-            const struct sys_dirent *entry = (const void *)(entries + at);
-            at += entry->reclen;
-            if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0)
-                continue;
-            if (!remember(dir_name, entry->name, is_directory(dir, entry)))
-                return 1;
-        }
-        if (work_late(work))
+        int r = work_next_entry(&entries, &entry);
+        if (r <= 0)
+            return r;
+        if (work_late(work) || !remember(dir_name, entry->name, is_directory(dir, entry)))
             return 1;
     }
 }

@@ -1,5 +1,4 @@
 /* Names: delete, move; and how much space there is for new ones. */
-#include "agent/sys.h"
 #include "agent/worker_private.h"
 
 #include <fcntl.h>
@@ -13,29 +12,24 @@
  * ret_name; or -errno. */
 static int sweep(struct work *work, int dir, char ret_name[FRAME_NAME_MAX + 1])
 {
-    _Alignas(struct sys_dirent) static char entries[32 * 1024];
+    struct work_entries entries = { .dir = dir };
+    const struct sys_dirent *entry;
     for (;;) {
-        ssize_t n = sys_getdents64(dir, entries, sizeof(entries));
-        if (n <= 0)
-            return (int)n;
-        for (ssize_t at = 0; at < n;) {
-            const struct sys_dirent *entry = (const void *)(entries + at);
-            at += entry->reclen;
-            if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0)
-                continue;
-            if (work_late(work))
-                return -ETIMEDOUT;
-            if (unlinkat(dir, entry->name, 0) == 0 || errno == ENOENT)
-                continue;
-            if (errno != EISDIR && errno != EPERM)
-                return -errno;
-            if (unlinkat(dir, entry->name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-                continue;
-            if (errno != ENOTEMPTY && errno != EEXIST)
-                return -errno;
-            (void)snprintf(ret_name, FRAME_NAME_MAX + 1, "%s", entry->name);
-            return 1;
-        }
+        int r = work_next_entry(&entries, &entry);
+        if (r <= 0)
+            return r;
+        if (work_late(work))
+            return -ETIMEDOUT;
+        if (unlinkat(dir, entry->name, 0) == 0 || errno == ENOENT)
+            continue;
+        if (errno != EISDIR && errno != EPERM)
+            return -errno;
+        if (unlinkat(dir, entry->name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+            continue;
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            return -errno;
+        (void)snprintf(ret_name, FRAME_NAME_MAX + 1, "%s", entry->name);
+        return 1;
     }
 }
 

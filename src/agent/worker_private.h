@@ -5,6 +5,7 @@
 #include "agent/frame.h"
 #include "agent/guest.h"
 #include "agent/path.h"
+#include "agent/sys.h"
 
 #include <sys/stat.h>
 
@@ -27,6 +28,15 @@ bool work_late(const struct work *work);
 /* Opens the directory that holds the last name of a clean path; makes it and its parents if asked.
  * -EBUSY for the workspace itself, which has no name. */
 int work_parent(const char *clean, bool make, const char **ret_name);
+
+/* The entries of an open directory, one by one, without "." and "..". One at a time: the entry and
+ * what is not read yet are in one buffer of the worker's. 1: there is one; 0: there are no more; or
+ * -errno. */
+struct work_entries {
+    int dir;
+    ssize_t at, len;
+};
+int work_next_entry(struct work_entries *entries, const struct sys_dirent **ret);
 
 /* Each fills work->end and returns 0 or -errno. */
 int work_read(struct work *work);   /* worker_data.c */

@@ -82,7 +82,42 @@ static const char *python_program(const struct config *config)
     return config->runtime[0] ? ENGINE_RUNTIME "/bin/python3" : "python3";
 }
 
-static struct session_options session_options(const struct config *config)
+/* "NAME=value" as an object; of two with one name the last counts, as in a shell. */
+static json_t *variables(const struct config_list *list)
+{
+    json_t *env = json_object();
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = list->items[i], *equals = strchr(item, '=');
+        auto_free char *name = xstrndup(item, (size_t)(equals - item));
+        json_put(env, name, json_text_value(equals + 1, strlen(equals + 1)));
+    }
+    return env;
+}
+
+static json_t *texts(const struct config_list *list)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_push(array, json_text_value(list->items[i], strlen(list->items[i])));
+    return array;
+}
+
+static int read_guest_options(struct sandboxes *sandboxes, const struct config *config,
+                              struct err *err)
+{
+    sandboxes->env = variables(&config->env);
+    sandboxes->allowed_modules = texts(&config->allowed_modules);
+    sandboxes->blocked_modules = texts(&config->blocked_modules);
+    int r = session_check_env(sandboxes->env, err);
+    if (r == 0)
+        r = session_check_modules(sandboxes->allowed_modules, "allowed_modules", err);
+    if (r == 0)
+        r = session_check_modules(sandboxes->blocked_modules, "blocked_modules", err);
+    return r;
+}
+
+static struct session_options session_options(const struct sandboxes *sandboxes,
+                                              const struct config *config)
 {
     return (struct session_options){
         .idle_timeout_ms = config->session_timeout_ms,
@@ -98,7 +133,12 @@ static struct session_options session_options(const struct config *config)
         .overflow_files = (size_t)config->overflow_files,
         .overflow_memory = config->overflow_memory,
         .display_bytes = config->display_limit,
+        .strip_ansi = config->strip_ansi,
+        .state_bytes = config->state_limit,
         .python = python_program(config),
+        .env = sandboxes->env,
+        .allowed_modules = sandboxes->allowed_modules,
+        .blocked_modules = sandboxes->blocked_modules,
         .limits = sandbox_limits(config),
     };
 }
@@ -151,17 +191,22 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 {
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
-    int r = open_engine(ret, loop, config, strict, err);
-    if (r < 0)
+    int r = read_guest_options(ret, config, err);
+    if (r == 0)
+        r = open_engine(ret, loop, config, strict, err);
+    if (r < 0) {
+        sandboxes_close(ret);
         return r;
+    }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(config);
+    const struct session_options options = session_options(ret, config);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = (struct toolbox){
         .loop = loop,
         .sessions = ret->sessions,
         .engine = ret->engine,
         .limits = options.limits,
+        .strip_ansi = config->strip_ansi,
         .max_answer = config->max_answer,
         .max_read = config->max_read,
         .max_write = config->max_write,
@@ -176,5 +221,8 @@ void sandboxes_close(struct sandboxes *sandboxes)
     sessions_free(sandboxes->sessions); /* the watch hears of each that ends */
     watch_free(sandboxes->toolbox.watch);
     engine_close(sandboxes->engine);
+    json_decref(sandboxes->env);
+    json_decref(sandboxes->allowed_modules);
+    json_decref(sandboxes->blocked_modules);
     *sandboxes = (struct sandboxes){ 0 };
 }

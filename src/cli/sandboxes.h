@@ -12,6 +12,7 @@ struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
     struct toolbox toolbox;
+    json_t *env, *allowed_modules, *blocked_modules; /* what the sessions' options refer to */
 };
 
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 static const char DEFAULT_ADDRESS[] = "127.0.0.1:8000";
+enum { ANSWER_MS = 1000 }; /* from the end of an interrupted run to the end of its answer */
 
 struct serve {
     uv_loop_t loop;
@@ -27,6 +28,7 @@ struct serve {
     struct web *web;
     uv_signal_t signals[2];
     bool stopping;
+    struct timer *grace; /* until calls that still run are interrupted */
 };
 
 /*** The end ***/
@@ -37,15 +39,27 @@ static void serve_stopped(void *data)
     uv_stop(&serve->loop);
 }
 
+/* What still runs has had its time. Its caller gets what it printed, unless it resists. */
+static void serve_interrupt(void *data)
+{
+    struct serve *serve = data;
+    sessions_cancel_runs(serve->sandboxes.toolbox.sessions);
+}
+
 static void serve_stop(struct serve *serve)
 {
     if (serve->stopping)
         return;
     serve->stopping = true;
-    if (serve->web)
-        web_drain(serve->web, serve->config->shutdown_grace_ms, serve_stopped, serve);
-    else
+    if (!serve->web) {
         serve_stopped(serve);
+        return;
+    }
+    uint64_t grace = serve->config->shutdown_grace_ms;
+    serve->grace = timer_new(&serve->loop, serve_interrupt, serve);
+    timer_start(serve->grace, grace);
+    web_drain(serve->web, grace + serve->config->interrupt_grace_ms + ANSWER_MS, serve_stopped,
+              serve);
 }
 
 static void on_client_end(void *data)
@@ -134,6 +148,7 @@ static int start_http(struct serve *serve, struct err *err)
 
 static void serve_done(struct serve *serve)
 {
+    timer_free(serve->grace);
     mcp_stdio_free(serve->stdio);
     web_free(serve->web);
     sandboxes_close(&serve->sandboxes); /* ends the calls that the transports have let go */

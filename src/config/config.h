@@ -110,9 +110,12 @@ struct config {
     uint64_t session_timeout_ms;
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
-    size_t output_limit, output_flood, display_limit;
+    size_t output_limit, output_flood, display_limit, state_limit;
     size_t overflow_limit, overflow_memory;
     int64_t overflow_files;
+    bool strip_ansi;
+    struct config_list env; /* "NAME=value" */
+    struct config_list allowed_modules, blocked_modules;
     size_t max_read, max_write;
     int64_t max_list;
 

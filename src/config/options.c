@@ -84,6 +84,21 @@ static bool is_layer(const char *text)
     return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz_") == strlen(text);
 }
 
+/* Which names may be set is the session's to say; here only what a variable looks like. */
+static bool is_variable(const char *text)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t len = strspn(text, name);
+    return len > 0 && !isdigit((unsigned char)text[0]) && text[len] == '=';
+}
+
+static bool is_module(const char *text)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+    return *text && strspn(text, allowed) == strlen(text);
+}
+
 /*** Rows ***/
 
 #define MEMBER(wanted, member)                                                                     \
@@ -155,8 +170,9 @@ const struct option config_options[] = {
         .help = "Write log lines of this importance or more to standard error.") },
     { SERVING, ENUM("log_format", log_format, enum log_format, log_formats, "text",
         .help = "The form of a log line.") },
-    { SERVING, DURATION("shutdown_grace", shutdown_grace, "5s", 0, 10 * MINUTE,
-        .help = "How long running calls may take to finish when the server is told to stop.") },
+    { SERVING, DURATION("shutdown_grace", shutdown_grace, "3s", 0, 10 * MINUTE,
+        .help = "How long running calls may take to finish when the server is told to stop; then "
+                "they are interrupted and answered.") },
 
     { ACCESS, STRING("token", token, "", CONFIG_TOKEN_MIN, 512, .placeholder = "SECRET",
         .secret = true, .check = is_bearer_token,
@@ -322,6 +338,9 @@ const struct option config_options[] = {
         .help = "Bytes kept of each output stream of a run: its head and its tail.") },
     { RUNS, SIZE("output_flood", output_flood, "64m", MB, 1024.0 * GB,
         .help = "A run that writes more than this to a stream is killed.") },
+    { RUNS, BOOL("strip_ansi", strip_ansi, "true",
+        .help = "Show output as a terminal would in the end: colour codes and cursor movements are "
+                "taken out, a progress bar is kept in its last state. false: as it was written.") },
     { RUNS, SIZE("overflow_limit", overflow_limit, "4m", 0, GB,
         .help = "Output that is cut for its length is kept whole, up to so many bytes of each "
                 "stream, as a file of the session below /workspace/.belljar; 0: it is not.") },
@@ -332,6 +351,23 @@ const struct option config_options[] = {
                 "end; beyond it only heads and tails are kept.") },
     { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
         .help = "Bytes of images and other displays that one run may return.") },
+    { RUNS, SIZE("state_limit", state_limit, "1m", KB, 8 * MB,
+        .help = "Bytes of variables, as JSON, that one Python run may be given or may return, where a "
+                "tool passes variables.") },
+    { RUNS, LIST("env", env, "", 0, 256, .placeholder = "NAME=VALUE,...", .secret = true,
+        .check = is_variable, .allowed = "variables such as TZ=Europe/Berlin",
+        .help = "Environment variables that code in sandboxes sees; the server's own are never "
+                "passed on. PATH, PWD, OLDPWD, IFS, ENV, BASH_ENV, BASHOPTS, SHELLOPTS, PYTHONHOME, "
+                "LD_* and BELLJAR_* are refused. A value with a comma must stand in a file.") },
+    { RUNS, LIST("allowed_modules", allowed_modules, "", 0, 1000, .placeholder = "MODULE,...",
+        .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .help = "Python code may import these modules and what is below them, and no others; what "
+                "they import themselves is not looked at. A policy in clear words, no wall. Not "
+                "set: all.") },
+    { RUNS, LIST("blocked_modules", blocked_modules, "", 0, 1000, .placeholder = "MODULE,...",
+        .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .help = "Python code may not import these modules and what is below them, also if they are "
+                "allowed.") },
     { RUNS, SIZE("max_read", max_read, "2m", KB, GB,
         .help = "Bytes of a file that one call returns.") },
     { RUNS, SIZE("max_write", max_write, "10m", KB, GB,

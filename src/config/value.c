@@ -270,6 +270,9 @@ static json_t *list_json(const struct config_list *list)
 json_t *option_json(const struct option *option, const void *target)
 {
     const void *value = value_of(option, target);
+    auto_free char *text = option_text(option, target);
+    if (option->secret)
+        return *text ? json_string("(set)") : json_null();
     switch (option->type) {
     case OPTION_BOOL:
         return json_boolean(*(const bool *)value);
@@ -287,9 +290,6 @@ json_t *option_json(const struct option *option, const void *target)
     case OPTION_ENUM:
         break;
     }
-    auto_free char *text = option_text(option, target);
-    if (option->secret)
-        return *text ? json_string("(set)") : json_null();
     return json_text_value(text, strlen(text));
 }
 

@@ -11,17 +11,21 @@ Ways in:
     serve(fd)         in a child that the zygote forked; never returns
 
 Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. One request at a time.
-    {"op": "execute", "id", "code", "options": {see OPTIONS}}
+    {"op": "execute", "id", "code", "options": {see OPTIONS}, and if wanted
+     "state": {name: value}: variables to set first, "want_state": true}
         → any number of {"op": "display", "id", "data": {mime: text, or base64}, "metadata": {}}
         → one {"op": "done", "id", "status": "ok|error|interrupted|exit", "result": bundle or null,
                "error": {"name", "value"} or null, "traceback": [line], "exit_code", "count",
                "files": [{"path", "size", "mime", "change": "created|changed"}],
                "files_counted": false when the workspace holds too many to look at,
-               "notes": [what was left out, in words]}
-    {"op": "state", "id", "set": {name: value}} and/or "get": true
-        → {"op": "state", "id", "state": {name: value}, "skipped": [name]}
-    {"op": "policy", "allowed": [module], "blocked": [module]}     → {"op": "policy"}
-    {"op": "ping"}                                                 → {"op": "pong", …}
+               "notes": [what was left out, in words], and with want_state
+               "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}
+    {"op": "configure", "id", any of "env": {name: text}, "cwd": path,
+     "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
+        → {"op": "configured", "id"}; also to a kernel that has run for a while. All policies must
+        agree to an import; an empty list of them lifts what was before.
+    {"op": "ping"}
+        → {"op": "pong", …}
 A request that makes no sense is answered with {"op": "error", "id", "message"}. The end of the
 stream ends the kernel. JSON inside a bundle (application/json, plotly) is sent as text.
 
@@ -45,6 +49,7 @@ import importlib.util
 import io
 import itertools
 import json
+import keyword
 import linecache
 import operator
 import os
@@ -101,6 +106,7 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "max_state": 1 << 20,  # bytes of variables that are told, as JSON
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -311,6 +317,105 @@ def usable(stream):
         return False
 
 
+# ---- children -----------------------------------------------------------------------------------
+
+
+class Children:
+    """Takes the ends of orphans, which come to us because we are the subreaper of our descendants.
+
+    Nobody waits for those; without this they would stay as zombies and count as processes. A child
+    that the guest started itself is the guest's to wait for: so the functions that start one note its
+    number. One that C code has started is known to nobody; whoever waits for it does so at once, so
+    no end is taken that has not been there for a while.
+    """
+
+    GRACE = 0.1  # seconds
+
+    def __init__(self):
+        self.own = set()
+        self.seen = {}  # number of an ended one: since when
+        self.waiting = 0  # calls of os.system, which waits for its own
+
+    def watch(self):
+        """Note from now on what the guest starts."""
+        guests_os = sys.modules["os"]
+        for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp"):
+            if hasattr(guests_os, name):
+                setattr(guests_os, name, self.noting(getattr(guests_os, name)))
+        guests_os.system = self.waited_for(guests_os.system)
+        lower = sys.modules.get("_posixsubprocess") or importlib.import_module("_posixsubprocess")
+        lower.fork_exec = self.noting(lower.fork_exec)
+        if "subprocess" in sys.modules:
+            self.watch_subprocess(sys.modules["subprocess"])
+
+    def watch_subprocess(self, module):
+        if hasattr(module, "_fork_exec"):  # since Python 3.11 it has a name of its own for it
+            module._fork_exec = sys.modules["_posixsubprocess"].fork_exec
+
+    def noting(self, start):
+        def function(*args, **kwargs):
+            self.reap()
+            started = start(*args, **kwargs)
+            number = started[0] if type(started) is tuple else started
+            if number:
+                self.own.add(number)
+            else:  # we are the child
+                self.own, self.seen, self.waiting = set(), {}, 0
+            return started
+
+        return disguise(function, start)
+
+    def waited_for(self, call):
+        def function(*args, **kwargs):
+            self.reap()
+            self.waiting += 1
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.waiting -= 1
+
+        return disguise(function, call)
+
+    def reap(self):
+        try:
+            if self.waiting or not has_ended(os.P_ALL, 0):
+                return
+            children = set()
+            for thread in os.listdir("/proc/self/task"):
+                children.update(map(int, read_text(f"/proc/self/task/{thread}/children").split()))
+        except (OSError, ValueError):  # no children at all, or a kernel that does not list them
+            return
+        now = time.monotonic()
+        self.own &= children
+        self.seen = {number: since for number, since in self.seen.items() if number in children}
+        for number in children - self.own:
+            try:
+                if has_ended(os.P_PID, number):
+                    if now - self.seen.setdefault(number, now) >= self.GRACE:
+                        os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG)
+            except OSError:  # somebody was faster
+                pass
+
+
+def has_ended(kind, number):
+    return os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def read_text(path):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        chunks = iter(lambda: os.read(fd, 1 << 16), b"")
+        return b"".join(chunks).decode()
+    finally:
+        os.close(fd)
+
+
+def disguise(function, real):
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(function, name, getattr(real, name, None))
+    return function
+
+
 # ---- builtins -----------------------------------------------------------------------------------
 #
 # The standard library, which we call, uses the guest's builtins. So these are put back when a run
@@ -446,6 +551,7 @@ AFTER_IMPORT = AfterImport(
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
+        "subprocess": lambda module: KERNEL.children.watch_subprocess(module),
         "PIL.ImageShow": after_pillow_show,
     }
 )
@@ -458,25 +564,92 @@ def is_listed(module, names):
     return any(module == name or module.startswith(name + ".") for name in names)
 
 
-def guarded_import(allowed, blocked, real_import):
-    """An __import__ that refuses what the guest's own code may not import.
+class Policy:
+    """Which modules the guest's own code may import. An empty list of allowed ones allows all."""
 
-    What an allowed library imports for itself is not looked at. This is a policy that says no in
-    clear words, not a boundary: a guest who wants to can walk around it.
+    def __init__(self, said):
+        self.owner = str(said.get("owner") or "this session")
+        self.allowed = [str(name) for name in said.get("allowed") or ()]
+        self.blocked = [str(name) for name in said.get("blocked") or ()]
+
+    def check(self, name, parts):
+        """Raise ImportError unless `import name` or `from name import parts` may be."""
+        whole = [f"{name}.{part}" for part in parts if part != "*"]
+        if is_listed(name, self.blocked) or any(is_listed(each, self.blocked) for each in whole):
+            raise ImportError(
+                f"Import '{name}' is blocked for security reasons "
+                f"(blocked_modules of {self.owner})",
+                name=name,
+            )
+        if not self.allowed or is_listed(name, self.allowed):
+            return
+        if not whole or not all(is_listed(each, self.allowed) for each in whole):
+            raise ImportError(
+                f"Import '{name}' is not in the allowed list "
+                f"(allowed_modules of {self.owner}: {cut(', '.join(self.allowed), 500)})",
+                name=name,
+            )
+
+
+class ImportGuard:
+    """Refuses what the guest's own code may not import, judged by the frame that asks.
+
+    What a library imports for itself is not looked at. This is a policy that says no in clear words,
+    not a boundary: a guest who wants to can walk around it.
     """
 
-    def __import__(name, globals=None, locals=None, fromlist=(), level=0):
-        importer = (globals or {}).get("__name__")
-        if importer == "__main__" and level == 0:
-            if is_listed(name, blocked) or any(
-                is_listed(f"{name}.{part}", blocked) for part in fromlist or ()
-            ):
-                raise ImportError(f"Import '{name}' is blocked for security reasons", name=name)
-            if allowed and not is_listed(name, allowed):
-                raise ImportError(f"Import '{name}' is not in the allowed list", name=name)
-        return real_import(name, globals, locals, fromlist, level)
+    def __init__(self):
+        self.policies = ()
+        self.real = None  # __import__, import_module, importlib.__import__
 
-    return __import__
+    def set(self, policies):
+        self.policies = tuple(policies)
+        module = sys.modules["importlib"]
+        if self.real is None:
+            self.real = builtins.__import__, module.import_module, module.__import__
+        ours = self.replacements() if self.policies else self.real
+        builtins.__import__, module.import_module, module.__import__ = ours
+        remember_builtins()
+
+    def check(self, frame, name, parts=()):
+        if isinstance(name, str) and is_guest_frame(frame):
+            for policy in self.policies:
+                policy.check(name, tuple(map(str, parts or ())))
+
+    def replacements(self):
+        real_import, real_import_module, real_importlib_import = self.real
+
+        def __import__(name, globals=None, locals=None, fromlist=(), level=0):
+            if level == 0:
+                self.check(sys._getframe(1), name, fromlist)
+            return real_import(name, globals, locals, fromlist, level)
+
+        def import_module(name, package=None):
+            """Import a module."""
+            if isinstance(name, str) and not name.startswith("."):
+                self.check(sys._getframe(1), name)
+            return real_import_module(name, package)
+
+        def importlib_import(name, globals=None, locals=None, fromlist=(), level=0):
+            if level == 0:
+                self.check(sys._getframe(1), name, fromlist)
+            return real_importlib_import(name, globals, locals, fromlist, level)
+
+        importlib_import.__name__ = importlib_import.__qualname__ = "__import__"
+        return __import__, import_module, importlib_import
+
+
+def is_guest_frame(frame):
+    """Is this code of cells, of what they execute, or of files that the guest keeps in its workspace?"""
+    filename = frame.f_code.co_filename
+    if is_machinery(filename):
+        return False
+    if frame.f_globals.get("__name__", "__main__") == "__main__":
+        return True
+    root = KERNEL.workspace.root.rstrip("/") + "/"
+    inside = filename[len(root) :] if filename.startswith(root) else None
+    # Packages that were installed there are libraries.
+    return inside is not None and not inside.startswith(".") and "site-packages/" not in inside
 
 
 # ---- figures ------------------------------------------------------------------------------------
@@ -912,6 +1085,7 @@ class Kernel:
         self.channel = None
         self.streams = None
         self.interrupts = Interrupts()
+        self.children = Children()
         self.workspace = Workspace("/workspace")
         self.module = types.ModuleType("__main__")
         self.namespace = vars(self.module)
@@ -919,7 +1093,7 @@ class Kernel:
         self.shell = None
         self.shell_state = "unknown"  # made, missing, unknown
         self.loop = None
-        self.policy = None
+        self.import_guard = ImportGuard()
         self.guest_builtins = {}
         self.modules = {}
         self.run = Run()
@@ -966,6 +1140,7 @@ class Kernel:
         self.run = run = Run(request.get("id"), request.get("options"))
         count = self.count
         self.begin_run(run)
+        refused = self.set_state(request.get("state") or {})
         status, error, lines, exit_code, result = "ok", None, [], 0, None
         failed = None
         try:
@@ -992,6 +1167,9 @@ class Kernel:
         self.running = False
 
         notes = run.notes()
+        if refused:
+            names = ", ".join(cut(repr(name), 100) for name in refused[:20])
+            notes.append(f"state: no names for variables, left out: {names}")
         files, counted = [], True
         if run.options["files"]:
             files, counted, more = self.workspace.end(
@@ -1004,7 +1182,7 @@ class Kernel:
                     f"the workspace holds more than {run.options['max_entries']} entries: "
                     "files beyond them were not counted"
                 )
-        return {
+        done = {
             "op": "done",
             "id": run.id,
             "status": status,
@@ -1017,9 +1195,13 @@ class Kernel:
             "files_counted": counted,
             "notes": notes,
         }
+        if request.get("want_state"):
+            done["state"], done["state_skipped"] = self.get_state(run.options["max_state"])
+        return done
 
     def begin_run(self, run):
         """Put in order what the last run may have left in disorder."""
+        self.children.reap()
         self.streams.restore()
         self.interrupts.raised = False
         self.interrupts.listen()
@@ -1324,41 +1506,49 @@ class Kernel:
 
     # -- the other requests --
 
-    def state(self, request):
-        """Handle "state": variables that JSON can carry, in and out."""
-        skipped, state = [], {}
-        for name, value in request.get("set", {}).items():
-            if name.isidentifier() and not name.startswith("__"):
+    def set_state(self, state):
+        """Set variables; return the names that are none."""
+        refused = []
+        for name, value in state.items():
+            if name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__"):
                 self.namespace[name] = value
             else:
-                skipped.append(name)
-        if request.get("get"):
-            size = 0
-            for name, value in list(self.namespace.items()):
-                if not self.is_state(name, value):
-                    continue
-                text = json.dumps(value) if is_json(value) else None
-                size += len(text or "")
-                if text is None or size > MAX_REPLY // 2:
-                    skipped.append(name)
-                else:
-                    state[name] = value
-        return {"op": "state", "id": request.get("id"), "state": state, "skipped": skipped}
+                refused.append(name)
+        return refused
+
+    def get_state(self, max_bytes):
+        """(variables that JSON can carry, names of the others), within so many bytes."""
+        state, skipped = {}, []
+        room = Room(min(max_bytes, MAX_REPLY // 2))
+        for name, value in list(self.namespace.items()):
+            if not self.is_state(name, value):
+                continue
+            if len(name) <= MAX_NAME and room.take(name, value):
+                state[name] = value
+            elif len(skipped) < MAX_SKIPPED:
+                skipped.append(cut(name, MAX_NAME).encode("utf-8", "replace").decode())
+        return state, skipped
 
     def is_state(self, name, value):
-        if not isinstance(name, str) or name.startswith("_") or isinstance(value, types.ModuleType):
+        """Is it the guest's own, and not a module, function or class?"""
+        if type(name) is not str or name.startswith("_") or type(value) in NOT_STATE:
             return False
-        return self.hidden.get(name, self) is not value
+        return not issubclass(type(value), type) and self.hidden.get(name, self) is not value
 
-    def set_policy(self, request):
-        """Handle "policy": what the guest's code may import. Empty lists lift it."""
-        allowed, blocked = tuple(request.get("allowed", ())), tuple(request.get("blocked", ()))
-        if self.policy is None:
-            self.policy = builtins.__import__  # the real one
-        real = self.policy
-        builtins.__import__ = guarded_import(allowed, blocked, real) if allowed or blocked else real
-        remember_builtins()
-        return {"op": "policy"}
+    def configure(self, request):
+        """Handle "configure": what a kernel that was started for nobody becomes for somebody."""
+        for name, value in (request.get("env") or {}).items():
+            os.environ[name] = value
+            if name == "PYTHONPATH":
+                sys.path[1:1] = [part for part in value.split(":") if part not in sys.path]
+            elif name == "TZ":
+                time.tzset()
+        if request.get("cwd"):
+            os.chdir(request["cwd"])
+            self.namespace["_dh"][:] = [os.getcwd()]
+        if "policies" in request:
+            self.import_guard.set(Policy(said) for said in request["policies"] or ())
+        return {"op": "configured", "id": request.get("id")}
 
     def ping(self, request):
         return {
@@ -1370,7 +1560,7 @@ class Kernel:
             "ipython": "get_ipython" in self.hidden,
         }
 
-    HANDLERS = {"execute": execute, "state": state, "policy": set_policy, "ping": ping}
+    HANDLERS = {"execute": execute, "configure": configure, "ping": ping}
 
     def handle(self, request):
         handler = self.HANDLERS.get(request.get("op")) if isinstance(request, dict) else None
@@ -1405,6 +1595,7 @@ class Kernel:
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
         self.workspace = Workspace(workspace)
+        self.children.watch()
         os.register_at_fork(before=self.streams.flush, after_in_child=self.close_in_child)
         self.streams.restore()
         self.interrupts.listen()
@@ -1438,22 +1629,80 @@ class Kernel:
                 send(reply)
 
 
-def is_json(value, depth=0):
-    """Would it come back from JSON as the same thing? (A tuple comes back as a list.)"""
-    kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return True
-    if kind is int:
-        return -(2**63) <= value < 2**63
-    if kind is float:
-        return value - value == 0  # neither infinite nor NaN
-    if depth > 50:
+# ---- variables as JSON --------------------------------------------------------------------------
+
+MAX_NAME = 200  # characters of a variable's name
+MAX_SKIPPED = 1000  # names
+NOT_STATE = frozenset(
+    (
+        types.ModuleType,
+        types.FunctionType,
+        types.BuiltinFunctionType,
+        types.MethodType,
+        type,
+    )
+)
+
+
+class Room:
+    """What is left for variables that are told: bytes of JSON, and values in them."""
+
+    MAX_VALUES = 100_000  # a reader of JSON builds something for each
+    MAX_STEPS = 1_000_000  # spent on values that are left out in the end
+    MAX_DEPTH = 40
+
+    def __init__(self, size):
+        self.bytes = self.text = size  # the latter while one variable is looked at
+        self.values = self.MAX_VALUES
+        self.steps = self.MAX_STEPS
+
+    def take(self, name, value):
+        """Would it come back from JSON as the same thing, and is there room for it?
+
+        (A tuple comes back as a list.) Only exact types, so that no code of the guest's runs here.
+        """
+        values = self.values
+        self.text = self.bytes
+        try:
+            if self.fits(value, 0):
+                text = encode_json({name: value})
+                # A reader may write DEL as six characters.
+                size = len(text.encode("utf-8")) + 5 * text.count("\x7f")
+                if size <= self.bytes:
+                    self.bytes -= size
+                    return True
+        except (ValueError, RuntimeError):  # half a surrogate pair; changed by a thread meanwhile
+            pass
+        self.values = values
         return False
-    if kind is list or kind is tuple:
-        return all(is_json(member, depth + 1) for member in value)
-    if kind is dict:
-        return all(type(k) is str and is_json(member, depth + 1) for k, member in value.items())
-    return False
+
+    def fits(self, value, depth):
+        kind = type(value)
+        self.values -= 1
+        self.steps -= 1
+        if self.values < 0 or self.steps < 0 or depth > self.MAX_DEPTH:
+            return False
+        if kind is str:
+            self.text -= len(value)
+            return self.text >= 0
+        if kind is bool or value is None:
+            return True
+        if kind is int:
+            return -(2**63) <= value < 2**63
+        if kind is float:
+            return value - value == 0  # neither infinite nor NaN
+        if kind is list or kind is tuple:
+            return all(self.fits(member, depth + 1) for member in value)
+        if kind is dict:
+            return all(
+                # NUL is no character of a key for every reader.
+                type(key) is str
+                and "\0" not in key
+                and self.fits(key, depth + 1)
+                and self.fits(member, depth + 1)
+                for key, member in value.items()
+            )
+        return False
 
 
 def forget_warnings():

@@ -1,7 +1,8 @@
 /*
  * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
- * run.c owns runs (queue, time limits, outcome); output.c gathers what a run wrote, keep.c puts it
- * into files when it is long; language.c knows how to start an interpreter.
+ * run.c owns runs (queue, time limits, outcome); plan.c knows what guests are given; gather.c takes
+ * what a run writes, output.c shows it, keep.c puts it into files when it is long; language.c knows
+ * how to start an interpreter; kernel.c speaks to Python's.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -11,6 +12,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "session/session.h"
+#include "session/tidy.h"
 
 struct sessions {
     uv_loop_t *loop;
@@ -34,10 +36,12 @@ enum session_state {
 struct session_ref {
     struct sessions *sessions;
     struct list link; /* sessions->all */
-    char id[RANDOM_ID_SIZE];
+    char id[SESSION_ID_MAX + 1];
     char *owner;
     enum session_state state;
     struct sandbox_limits limits;
+    char **env;            /* "NAME=value" for what runs, ends with NULL */
+    json_t *kernel_config; /* members of its "configure" message */
     struct engine_pending *pending;
     struct sandbox *sandbox;
     struct link *agent;
@@ -61,11 +65,17 @@ struct session_ref {
 
 /* NULL when there is none of that id and owner. Counts as use. */
 struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id);
-/* A new one, being opened; NULL and err when there are too many. */
+/* A new one, being opened; NULL and err when there are too many, or the plan cannot be. */
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct sandbox_limits *limits, struct err *err);
+                                 const struct session_plan *plan, struct err *err);
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
+
+/*** plan.c ***/
+
+/* Fills in env and kernel_config. 0, or -EINVAL and err. */
+int plan_take(struct session_ref *session, const struct session_plan *plan, struct err *err);
+void plan_done(struct session_ref *session);
 
 /*** run.c ***/
 
@@ -76,9 +86,15 @@ void session_fail_runs(struct session_ref *session, enum outcome outcome, const 
 
 /*** kernel.c ***/
 
-/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
 struct run;
-int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err);
+struct cell {
+    const char *code;
+    const json_t *state; /* variables to set before; NULL: none */
+    bool want_state;
+};
+/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
+               struct err *err);
 /* How much of the beginning of each stream the agent shall send. */
 uint64_t run_head_bytes(const struct run *run);
 /* From the kernel, to the run that is going on. */
@@ -90,47 +106,73 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
 
 /*** output.c ***/
 
-struct output_limits {
-    size_t shown;     /* of each stream in the end: half of it head, half of it tail */
-    size_t rest;      /* gathered behind the head, for the whole */
-    size_t *total;    /* bytes of all such rests … */
-    size_t total_max; /* … beyond which only tails are gathered */
-};
-
+/* What is shown of a run, in order of arrival. */
 struct output {
-    struct output_limits limits;
     struct output_piece {
         enum link_stream stream;
         struct buf text;
-    } * pieces; /* in order of arrival */
+    } * pieces;
     size_t count;
-    struct output_rest {
-        size_t head_left;
-        struct buf text;
-        size_t gap_at; /* in `text`: gap_bytes are missing before this byte */
-        uint64_t gap_bytes;
-    } rests[2]; /* of stdout and stderr, behind the head */
+    size_t bytes, max_bytes;
     bool truncated;
+    struct output_line { /* of each stream, where it is tidied */
+        struct output *output;
+        enum link_stream stream;
+        struct tidy tidy;
+        size_t piece, offset; /* where the current line begins; it may go on in later pieces */
+    } lines[2];
+    bool tidies;
 };
 
-void output_init(struct output *output, const struct output_limits *limits);
+/* `tidies`: as a terminal would show it, see tidy.h; otherwise as it came. It may not be moved. */
+void output_init(struct output *output, size_t max_bytes, bool tidies);
 void output_done(struct output *output);
 void output_add(struct output *output, enum link_stream stream, const char *bytes, size_t len);
 /* A note where `bytes` were left out. */
 void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes);
+/* No more comes: afterwards no piece is empty, and no two of one stream follow each other. */
+void output_end(struct output *output);
 /* Bytes that all of it takes as JSON. */
 size_t output_json_len(const struct output *output);
+
+/*** gather.c ***/
+
+struct gather_limits {
+    size_t shown;     /* of each stream: half of it head, half of it tail */
+    bool keeps;       /* gather_whole() will be asked for */
+    size_t rest;      /* gathered behind the head */
+    size_t *total;    /* bytes of all such rests … */
+    size_t total_max; /* … beyond which only tails are gathered */
+};
+
+struct gather {
+    struct output *output;
+    struct gather_limits limits;
+    struct gathered {
+        size_t head_left;
+        struct buf head, rest;
+        size_t gap_at; /* in `rest`: gap_bytes are missing before this byte */
+        uint64_t gap_bytes;
+    } streams[2]; /* stdout and stderr */
+    bool cut;     /* more was written than is shown */
+    bool finished;
+};
+
+void gather_init(struct gather *gather, struct output *output, const struct gather_limits *limits);
+void gather_done(struct gather *gather);
+void gather_add(struct gather *gather, enum link_stream stream, const char *bytes, size_t len);
+/* The agent left out `bytes`. */
+void gather_add_gap(struct gather *gather, enum link_stream stream, uint64_t bytes);
+/* No more comes: the tails are shown, and the output ends. The second time nothing happens. */
+void gather_finish(struct gather *gather);
 /* Appends all of a stream, with a note where something is missing: then false. */
-bool output_whole(const struct output *output, enum link_stream stream, struct buf *ret);
-/* Cuts each stream to what is shown, into `pieces`. Nothing may be added afterwards. */
-void output_finish(struct output *output);
+bool gather_whole(const struct gather *gather, enum link_stream stream, struct buf *ret);
 
 /*** keep.c ***/
 
 enum { KEEP_MAX = 2 }; /* files of one run */
 struct keep;
-/* Takes what was written; to be called before output_finish(). */
-struct keep *keep_start(struct session_ref *session, const struct output *output,
+struct keep *keep_start(struct session_ref *session, const struct gather *gather,
                         void (*on_kept)(struct run *run), struct run *run);
 /* on_kept follows, perhaps at once, unless keep_free() comes first. */
 void keep_write(struct keep *keep);
@@ -145,5 +187,9 @@ void keeper_free(struct keeper *keeper);
 bool language_is_python(const char *language);
 /* The argv that runs LINK_CODE_PATH; NULL for a language we do not know. */
 const char *const *language_argv(const char *language);
+/* A variable for the environment of a shell that is to go on where the last one ended, if its code
+ * begins with the prefix; NULL for other languages. */
+const char *language_shell_rc(const char *language);
+extern const char language_shell_prefix[];
 
 #endif

@@ -70,12 +70,12 @@ void keeper_free(struct keeper *keeper)
 
 /*** The files of a run ***/
 
-static void take_stream(struct keep *keep, const struct output *output, enum link_stream stream)
+static void take_stream(struct keep *keep, const struct gather *gather, enum link_stream stream)
 {
     static const char *const names[] = { [LINK_STDOUT] = "stdout", [LINK_STDERR] = "stderr" };
     struct buf *text = &keep->texts[keep->count];
     *text = BUF_INIT(BUF_NO_CEILING);
-    bool whole = output_whole(output, stream, text);
+    bool whole = gather_whole(gather, stream, text);
     if (!text->len)
         return;
     keep->files[keep->count++] = (struct run_kept){
@@ -124,7 +124,7 @@ static void write_next(struct keep *keep)
     }
 }
 
-struct keep *keep_start(struct session_ref *session, const struct output *output,
+struct keep *keep_start(struct session_ref *session, const struct gather *gather,
                         void (*on_kept)(struct run *run), struct run *run)
 {
     if (!session->keeper)
@@ -134,8 +134,8 @@ struct keep *keep_start(struct session_ref *session, const struct output *output
     keep->session = session;
     keep->on_kept = on_kept;
     keep->run = run;
-    take_stream(keep, output, LINK_STDOUT);
-    take_stream(keep, output, LINK_STDERR);
+    take_stream(keep, gather, LINK_STDOUT);
+    take_stream(keep, gather, LINK_STDERR);
     make_room(session, keep->count);
     return keep;
 }

@@ -40,6 +40,12 @@ static void on_message(const char *text, size_t len, void *data)
         return;
     }
     const char *op = json_str(message, "op");
+    if (str_eq(op, "error")) { /* it did not understand us: our fault, but its end */
+        log_warning("session %.6s…: the kernel refused a message: %s", session->id,
+                    json_str(message, "message"));
+        link_kernel_kill(session->agent);
+        return;
+    }
     if (!is_current(session, message))
         return; /* late, or forged */
     if (str_eq(op, "display")) {
@@ -48,10 +54,6 @@ static void on_message(const char *text, size_t len, void *data)
         session->cell_done = steal_ptr(&message);
         if (link_kernel_cell_end(session->agent, end_cell, session, &err) < 0)
             link_kernel_kill(session->agent);
-    } else if (str_eq(op, "error")) { /* it did not understand us: our fault, but its end */
-        log_warning("session %.6s…: the kernel refused a message: %s", session->id,
-                    json_str(message, "message"));
-        link_kernel_kill(session->agent);
     }
 }
 
@@ -81,11 +83,31 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
         run_on_kernel_lost(run, exit);
 }
 
+static int send_message(struct session_ref *session, const json_t *message, struct err *err)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    (void)json_write(&text, message);
+    return link_kernel_send(session->agent, text.data, text.len, err);
+}
+
+/* What is the session's own about its kernel. Before the first cell, and once. */
+static int configure(struct session_ref *session, struct err *err)
+{
+    auto_json *message = json_object();
+    json_put_str(message, "op", "configure");
+    json_put(message, "id", json_integer(0));
+    (void)json_object_update(message, session->kernel_config);
+    return send_message(session, message, err);
+}
+
 static int start_kernel(struct session_ref *session, struct err *err)
 {
     const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
-    static const char *const env[] = { "PYTHONDONTWRITEBYTECODE=1", "MPLBACKEND=agg",
-                                       "MPLCONFIGDIR=/tmp/.matplotlib", NULL };
+    const char *env[3 + 2 * SESSION_ENV_COUNT + 1] = { "PYTHONDONTWRITEBYTECODE=1",
+                                                       "MPLBACKEND=agg",
+                                                       "MPLCONFIGDIR=/tmp/.matplotlib" };
+    for (size_t i = 0; session->env[i]; i++)
+        env[3 + i] = session->env[i];
     static const struct link_kernel_events events = {
         .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
     };
@@ -94,10 +116,20 @@ static int start_kernel(struct session_ref *session, struct err *err)
                                            .cwd = "",
                                            .source = kernel_source,
                                            .source_len = kernel_source_len };
-    return link_kernel_start(session->agent, &spec, &events, session, err);
+    int r = link_kernel_start(session->agent, &spec, &events, session, err);
+    return r < 0 ? r : configure(session, err);
 }
 
-int kernel_run(struct session_ref *session, struct run *run, const char *code, struct err *err)
+static json_t *cell_options(const struct session_options *options)
+{
+    json_t *wanted = json_object();
+    json_put(wanted, "strip", json_boolean(options->strip_ansi));
+    json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
+    return wanted;
+}
+
+int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
+               struct err *err)
 {
     const struct session_options *options = &session->sessions->options;
     int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
@@ -110,8 +142,11 @@ int kernel_run(struct session_ref *session, struct run *run, const char *code, s
     auto_json *request = json_object();
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
-    json_put_str(request, "code", code);
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    (void)json_write(&text, request);
-    return link_kernel_send(session->agent, text.data, text.len, err);
+    json_put_str(request, "code", cell->code);
+    json_put(request, "options", cell_options(options));
+    if (cell->state)
+        json_put(request, "state", json_incref((json_t *)cell->state));
+    if (cell->want_state)
+        json_put(request, "want_state", json_true());
+    return send_message(session, request, err);
 }

@@ -1,9 +1,3 @@
-/*
- * What a run wrote. Of each stream the first bytes are kept as they come, in one order with the other
- * stream's; what follows them is gathered apart, for only the end of the run shows how much of it is
- * the tail. The agent sends more than an answer can show, up to overflow_bytes, so that the whole can
- * be kept as a file when something had to be cut out.
- */
 #include "session/internal.h"
 
 #include "base/json.h"
@@ -14,29 +8,19 @@
  * past this many, order between the streams is given up for order within each. */
 enum { PIECES_MAX = 1000 };
 
-void output_init(struct output *output, const struct output_limits *limits)
+void output_init(struct output *output, size_t max_bytes, bool tidies)
 {
-    *output = (struct output){ .limits = *limits };
-    for (size_t i = 0; i < ARRAY_SIZE(output->rests); i++)
-        output->rests[i] = (struct output_rest){ .head_left = limits->shown / 2,
-                                                 .text = BUF_INIT(BUF_NO_CEILING) };
-}
-
-static void let_go(struct output *output, struct output_rest *rest)
-{
-    *output->limits.total -= rest->text.len;
-    buf_done(&rest->text);
+    *output = (struct output){ .max_bytes = max_bytes, .tidies = tidies };
+    output->lines[0] = (struct output_line){ .output = output, .stream = LINK_STDOUT };
+    output->lines[1] = (struct output_line){ .output = output, .stream = LINK_STDERR };
 }
 
 void output_done(struct output *output)
 {
     for (size_t i = 0; i < output->count; i++)
         buf_done(&output->pieces[i].text);
-    for (size_t i = 0; i < ARRAY_SIZE(output->rests); i++)
-        let_go(output, &output->rests[i]);
     free(output->pieces);
-    output->pieces = NULL;
-    output->count = 0;
+    *output = (struct output){ 0 };
 }
 
 static struct output_piece *last_of(struct output *output, enum link_stream stream)
@@ -60,65 +44,145 @@ static struct output_piece *piece_for(struct output *output, enum link_stream st
     return piece;
 }
 
-static struct output_rest *rest_of(struct output *output, enum link_stream stream)
+static void add_bytes(struct output *output, enum link_stream stream, const char *bytes, size_t len)
 {
-    return &output->rests[stream == LINK_STDERR];
+    size_t room = output->max_bytes - output->bytes;
+    if (len > room) { /* the agent should have cut before */
+        output->truncated = true;
+        len = room;
+    }
+    if (len == 0)
+        return;
+    output->bytes += len;
+    (void)buf_add(&piece_for(output, stream)->text, bytes, len); /* bounded just above */
 }
 
-static void add_note(struct buf *text, uint64_t bytes)
+/*** The line that a stream is at ***/
+
+/* Its last piece that is not empty, as far as it belongs to the line; NULL: the line is empty. */
+static struct output_piece *end_of(const struct output_line *line, size_t *ret_start)
 {
-    (void)buf_printf(text, "\n[… %llu bytes left out …]\n", (unsigned long long)bytes);
+    const struct output *output = line->output;
+    for (size_t i = output->count; i > line->piece; i--) {
+        struct output_piece *piece = &output->pieces[i - 1];
+        *ret_start = i - 1 == line->piece ? line->offset : 0;
+        if (piece->stream == line->stream && piece->text.len > *ret_start)
+            return piece;
+    }
+    return NULL;
 }
 
-/* Forgets the first `len` bytes behind the head, and what the agent left out before their end. */
-static void forget(struct output *output, struct output_rest *rest, size_t len)
+static void cut_piece(struct output_line *line, struct output_piece *piece, size_t len)
 {
-    buf_drop(&rest->text, len);
-    *output->limits.total -= len;
-    rest->gap_bytes += len;
-    rest->gap_at = 0;
+    line->output->bytes -= piece->text.len - len;
+    buf_cut(&piece->text, len);
 }
 
-/* Past a limit only the tail is kept: twice as much at times, so that not every byte moves all. */
-static void make_room(struct output *output, struct output_rest *rest, size_t len)
+/* The next line begins behind what is there. */
+static void begin_line(struct output_line *line)
 {
-    const struct output_limits *limits = &output->limits;
-    size_t tail = limits->shown / 2;
-    bool over = rest->text.len + len > limits->rest || *limits->total + len > limits->total_max;
-    if (over && rest->text.len > 2 * tail)
-        forget(output, rest, rest->text.len - tail);
+    const struct output_piece *last = last_of(line->output, line->stream);
+    line->piece = last ? (size_t)(last - line->output->pieces) : 0;
+    line->offset = last ? last->text.len : 0;
 }
 
-static void add_rest(struct output *output, struct output_rest *rest, const char *bytes, size_t len)
+static void line_add(const char *bytes, size_t len, void *data)
 {
-    make_room(output, rest, len);
-    (void)buf_add(&rest->text, bytes, len); /* bounded just above */
-    *output->limits.total += len;
+    const struct output_line *line = data;
+    add_bytes(line->output, line->stream, bytes, len);
 }
+
+static void line_end(void *data)
+{
+    line_add("\n", 1, data);
+    begin_line(data);
+}
+
+static void line_erase(void *data)
+{
+    size_t start;
+    for (struct output_piece *piece; (piece = end_of(data, &start));)
+        cut_piece(data, piece, start);
+    begin_line(data); /* nearer to the end: who rewrites often does not walk far */
+}
+
+static void line_drop_chars(size_t count, void *data)
+{
+    size_t start;
+    for (struct output_piece *piece; count && (piece = end_of(data, &start));) {
+        size_t len = piece->text.len - start;
+        cut_piece(data, piece,
+                  piece->text.len - tidy_chars_len(piece->text.data + start, len, &count));
+    }
+}
+
+static void line_drop_spaces(void *data)
+{
+    size_t start;
+    for (struct output_piece *piece; (piece = end_of(data, &start));) {
+        size_t len = piece->text.len;
+        while (len > start && piece->text.data[len - 1] == ' ')
+            len--;
+        cut_piece(data, piece, len);
+        if (len > start)
+            return;
+    }
+}
+
+static const struct tidy_sink line_sink = {
+    .add = line_add,
+    .line_end = line_end,
+    .erase_line = line_erase,
+    .drop_chars = line_drop_chars,
+    .drop_spaces = line_drop_spaces,
+};
+
+static struct output_line *line_of(struct output *output, enum link_stream stream)
+{
+    return &output->lines[stream == LINK_STDOUT ? 0 : 1];
+}
+
+/*** For runs ***/
 
 void output_add(struct output *output, enum link_stream stream, const char *bytes, size_t len)
 {
-    struct output_rest *rest = rest_of(output, stream);
-    size_t head = len < rest->head_left ? len : rest->head_left;
-    if (head)
-        (void)buf_add(&piece_for(output, stream)->text, bytes, head); /* bounded by head_left */
-    rest->head_left -= head;
-    if (len > head)
-        add_rest(output, rest, bytes + head, len - head);
+    struct output_line *line = line_of(output, stream);
+    if (output->tidies)
+        tidy_feed(&line->tidy, bytes, len, &line_sink, line);
+    else
+        add_bytes(output, stream, bytes, len);
 }
 
 void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes)
 {
-    struct output_rest *rest = rest_of(output, stream);
+    struct output_line *line = line_of(output, stream);
+    if (output->tidies)
+        tidy_end(&line->tidy, &line_sink, line);
     output->truncated = true;
-    if (rest->head_left) { /* before the first byte of a cell */
-        add_note(&piece_for(output, stream)->text, bytes);
-        return;
+    (void)buf_printf(&piece_for(output, stream)->text, "\n[… %llu bytes left out …]\n",
+                     (unsigned long long)bytes);
+    begin_line(line);
+}
+
+void output_end(struct output *output)
+{
+    size_t kept = 0;
+    for (size_t i = 0; output->tidies && i < ARRAY_SIZE(output->lines); i++)
+        tidy_end(&output->lines[i].tidy, &line_sink, &output->lines[i]);
+    for (size_t i = 0; i < output->count; i++) {
+        struct output_piece *piece = &output->pieces[i];
+        struct output_piece *before = kept ? &output->pieces[kept - 1] : NULL;
+        if (before && piece->text.len && before->stream == piece->stream)
+            (void)buf_add(&before->text, piece->text.data, piece->text.len);
+        if (!piece->text.len || (before && before->stream == piece->stream)) {
+            buf_done(&piece->text);
+        } else {
+            if (kept != i)
+                output->pieces[kept] = *piece;
+            kept++;
+        }
     }
-    if (rest->gap_bytes)
-        forget(output, rest, rest->gap_at); /* one gap is all that we remember */
-    rest->gap_at = rest->text.len;
-    rest->gap_bytes += bytes;
+    output->count = kept;
 }
 
 size_t output_json_len(const struct output *output)
@@ -126,45 +190,5 @@ size_t output_json_len(const struct output *output)
     size_t len = 0;
     for (size_t i = 0; i < output->count; i++)
         len += json_escaped_len(output->pieces[i].text.data, output->pieces[i].text.len);
-    for (size_t i = 0; i < ARRAY_SIZE(output->rests); i++)
-        len += json_escaped_len(output->rests[i].text.data, output->rests[i].text.len);
     return len;
-}
-
-bool output_whole(const struct output *output, enum link_stream stream, struct buf *ret)
-{
-    const struct output_rest *rest = &output->rests[stream == LINK_STDERR];
-    for (size_t i = 0; i < output->count; i++) {
-        if (output->pieces[i].stream == stream)
-            (void)buf_add(ret, output->pieces[i].text.data, output->pieces[i].text.len);
-    }
-    (void)buf_add(ret, buf_str(&rest->text), rest->gap_at);
-    if (rest->gap_bytes)
-        add_note(ret, rest->gap_bytes);
-    (void)buf_add(ret, buf_str(&rest->text) + rest->gap_at, rest->text.len - rest->gap_at);
-    return !rest->gap_bytes;
-}
-
-static void finish_stream(struct output *output, enum link_stream stream)
-{
-    struct output_rest *rest = rest_of(output, stream);
-    size_t tail = output->limits.shown / 2;
-    size_t cut = rest->text.len > tail ? rest->text.len - tail : 0;
-    if (cut < rest->gap_at)
-        cut = rest->gap_at;
-    if (!rest->text.len && !rest->gap_bytes)
-        return;
-    struct buf *text = &piece_for(output, stream)->text;
-    if (cut || rest->gap_bytes) {
-        add_note(text, cut + rest->gap_bytes);
-        output->truncated = true;
-    }
-    (void)buf_add(text, buf_str(&rest->text) + cut, rest->text.len - cut);
-    let_go(output, rest);
-}
-
-void output_finish(struct output *output)
-{
-    finish_stream(output, LINK_STDOUT);
-    finish_stream(output, LINK_STDERR);
 }

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096 };
+enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+enum { STATE_SKIPPED_MAX = 1000, STATE_NAME_MAX = 1024 };
 
 enum run_state {
     RUN_WAITING,
@@ -37,6 +38,7 @@ struct run {
 
     const char *const *argv; /* of the language, or words below */
     char **own_argv;
+    const char *shell_rc; /* a variable more, see language.c; NULL: none */
     char *code;
     size_t code_len;
     char *input;
@@ -48,6 +50,7 @@ struct run {
     uint64_t started_ms;
     struct timer *timer;
     struct output output;
+    struct gather gather;
     size_t keep_over;
     struct keep *keep;
     bool timed_out, cancelled;
@@ -57,6 +60,8 @@ struct run {
     enum outcome outcome;
 
     /* Python only. */
+    json_t *variables; /* to set before */
+    bool want_state;
     json_t *done, *displays;
     uint64_t display_bytes;
     bool kernel_lost;
@@ -86,10 +91,12 @@ const char *outcome_name(enum outcome outcome)
 static void run_free(struct run *run)
 {
     timer_free(run->timer);
+    gather_done(&run->gather);
     output_done(&run->output);
     keep_free(run->keep);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
+    json_decref(run->variables);
     json_decref(run->done);
     json_decref(run->displays);
     free(run->own_argv);
@@ -109,7 +116,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     session->sessions->stats.runs_total[outcome]++;
     session->last_used_ms = clock_ms();
 
-    output_finish(&run->output);
+    gather_finish(&run->gather);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
     for (size_t i = 0; i < run->output.count; i++) {
         const struct output_piece *piece = &run->output.pieces[i];
@@ -132,6 +139,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .done = run->done,
         .displays = run->displays,
         .kernel_lost = run->kernel_lost,
+        .state = run->want_state ? json_object_get(run->done, "state") : NULL,
+        .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
     if (session->sessions->watch.on_run)
@@ -250,12 +259,12 @@ static void run_told(struct run *run)
 static void run_over(struct run *run)
 {
     run->outcome = judge(run);
-    bool is_long = run->keep_over && output_json_len(&run->output) > run->keep_over;
-    if (!is_long || run->transient) {
+    gather_finish(&run->gather);
+    if (!run->keep_over || (!run->gather.cut && output_json_len(&run->output) <= run->keep_over)) {
         run_told(run);
         return;
     }
-    run->keep = keep_start(run->session, &run->output, run_told, run);
+    run->keep = keep_start(run->session, &run->gather, run_told, run);
     keep_write(run->keep); /* the run may be gone */
 }
 
@@ -290,14 +299,14 @@ static void on_usage(const struct sandbox_usage *usage, void *data)
 
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len)
 {
-    output_add(&run->output, stream, bytes, len);
+    gather_add(&run->gather, stream, bytes, len);
     if (run->events.on_output)
         run->events.on_output(stream, bytes, len, run->data);
 }
 
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes)
 {
-    output_add_gap(&run->output, stream, bytes);
+    gather_add_gap(&run->gather, stream, bytes);
 }
 
 static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
@@ -346,6 +355,23 @@ void run_on_display(struct run *run, json_t *display, size_t len)
     json_push(run->displays, display);
 }
 
+/* The guest may have forged what its kernel says of variables: an object and an array of short texts,
+ * or nothing of both. */
+static void check_state(struct run *run)
+{
+    const json_t *state = json_object_get(run->done, "state");
+    const json_t *skipped = json_object_get(run->done, "state_skipped");
+    auto_buf text = BUF_INIT(run->session->sessions->options.state_bytes);
+    bool good = json_is_object(state) && json_is_array(skipped) &&
+                json_array_size(skipped) <= STATE_SKIPPED_MAX && json_write(&text, state) == 0;
+    for (size_t i = 0; good && i < json_array_size(skipped); i++)
+        good = json_string_length(json_array_get(skipped, i)) - 1 < STATE_NAME_MAX;
+    if (!good) {
+        (void)json_object_del(run->done, "state");
+        (void)json_object_del(run->done, "state_skipped");
+    }
+}
+
 /* An exit status for how the cell ended, so that both kinds of run are judged alike. */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
 {
@@ -359,6 +385,8 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     else
         exit.code = 1;
     run->done = done;
+    if (run->want_state)
+        check_state(run);
     run_judge(run, &exit);
 }
 
@@ -412,12 +440,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
+    const char *env[2 * SESSION_ENV_COUNT + 2];
+    size_t n_env = 0;
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
+    for (char **word = run->session->env; *word; word++)
+        env[n_env++] = *word;
+    if (run->shell_rc)
+        env[n_env++] = run->shell_rc;
+    env[n_env] = NULL;
     const struct link_run_spec spec = {
         .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
+        .env = env,
         .cwd = "",
         .code = run->code,
         .code_len = run->code_len,
@@ -431,8 +467,12 @@ static int run_start(struct run *run, struct err *err)
     run->started_ms = clock_ms();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
-    if (run->python)
-        return kernel_run(run->session, run, run->code, err);
+    if (run->python) {
+        const struct cell cell = { .code = run->code,
+                                   .state = run->variables,
+                                   .want_state = run->want_state };
+        return kernel_run(run->session, run, &cell, err);
+    }
     return link_run(run->session->agent, &spec, &events, run, err);
 }
 
@@ -472,11 +512,14 @@ static char **copy_words(const char *const *words)
     return copy;
 }
 
-static char *copy_bytes(const char *bytes, size_t len)
+/* `before` and the bytes, with a NUL behind. */
+static char *copy_bytes(const char *before, const char *bytes, size_t len)
 {
-    char *copy = xmalloc(len + 1);
-    memcpy(copy, bytes, len);
-    copy[len] = '\0';
+    size_t start = strlen(before);
+    char *copy = xmalloc(start + len + 1);
+    memcpy(copy, before, start);
+    memcpy(copy + start, bytes, len);
+    copy[start + len] = '\0';
     return copy;
 }
 
@@ -486,12 +529,13 @@ static uint64_t clamp_timeout(const struct session_options *options, uint64_t wa
     return timeout < options->run_timeout_max_ms ? timeout : options->run_timeout_max_ms;
 }
 
-static struct output_limits output_limits(struct sessions *sessions)
+static struct gather_limits gather_limits(struct sessions *sessions, bool keeps)
 {
     const struct session_options *options = &sessions->options;
     uint64_t more = options->overflow_bytes;
-    return (struct output_limits){
+    return (struct gather_limits){
         .shown = options->output_bytes,
+        .keeps = keeps,
         .rest = more > options->output_bytes ? more : options->output_bytes,
         .total = &sessions->rest_bytes,
         .total_max = options->overflow_memory,
@@ -501,24 +545,30 @@ static struct output_limits output_limits(struct sessions *sessions)
 static struct run *run_new(const struct run_spec *spec, struct sessions *sessions)
 {
     const struct session_options *options = &sessions->options;
-    const struct output_limits limits = output_limits(sessions);
     struct run *run = xcalloc(1, sizeof(*run));
     list_init(&run->link);
     run->argv = spec->argv ? NULL : language_argv(spec->language);
     run->own_argv = spec->argv ? copy_words(spec->argv) : NULL;
+    if (!spec->argv && !spec->transient) /* else nothing comes after it */
+        run->shell_rc = language_shell_rc(spec->language);
     if (spec->code) {
-        run->code = copy_bytes(spec->code, spec->code_len);
-        run->code_len = spec->code_len;
+        const char *before = run->shell_rc ? language_shell_prefix : "";
+        run->code = copy_bytes(before, spec->code, spec->code_len);
+        run->code_len = strlen(before) + spec->code_len;
     }
     if (spec->input) {
-        run->input = copy_bytes(spec->input, spec->input_len);
+        run->input = copy_bytes("", spec->input, spec->input_len);
         run->input_len = spec->input_len;
     }
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
-    run->keep_over = options->overflow_bytes ? spec->keep_over : 0;
-    output_init(&run->output, &limits);
+    run->keep_over = options->overflow_bytes && !spec->transient ? spec->keep_over : 0;
+    run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
+    run->want_state = run->python && spec->want_state;
+    output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK, options->strip_ansi);
+    const struct gather_limits limits = gather_limits(sessions, run->keep_over > 0);
+    gather_init(&run->gather, &run->output, &limits);
     return run;
 }
 
@@ -527,23 +577,40 @@ static bool wants_new_session(const char *id)
     return !id || !*id || str_eq(id, "0");
 }
 
+static int check_state_in(const struct sessions *sessions, const json_t *state, struct err *err)
+{
+    uint64_t most = sessions->options.state_bytes;
+    auto_buf text = BUF_INIT(most);
+    if (!state)
+        return 0;
+    if (!json_is_object(state))
+        return err_set(err, EINVAL, "state: must be an object of variables");
+    if (json_write(&text, state) < 0)
+        return err_set(err, EFBIG, "state: more than %llu bytes, the limit",
+                       (unsigned long long)most);
+    return 0;
+}
+
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err)
 {
+    int r = check_state_in(sessions, spec->state, err);
+    if (r < 0)
+        return r;
     if (!spec->argv && !language_is_python(spec->language) && !language_argv(spec->language))
         return err_set(err, EOPNOTSUPP,
                        "language: %.32s is not known; use python, bash, sh or node",
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
-    struct session_ref *session =
-        fresh ? NULL : session_find(sessions, spec->owner, spec->session_id);
+    const char *id = !fresh ? spec->session_id : spec->plan ? spec->plan->id : NULL;
+    struct session_ref *session = id ? session_find(sessions, spec->owner, id) : NULL;
     if (!fresh && !session)
         return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
     if (session && session->n_runs > sessions->options.max_queue)
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
-    if (fresh)
-        session = session_make(sessions, spec->owner, spec->limits, err);
+    if (!session)
+        session = session_make(sessions, spec->owner, spec->plan, err);
     if (!session)
         return -err->code;
 
@@ -568,6 +635,26 @@ void run_cancel(struct run *run)
         run_finish(run, OUTCOME_INTERRUPTED, "interrupted before it began");
     else if (run->state == RUN_RUNNING)
         run_interrupt(run);
+}
+
+/* The last that waits before the one that runs, lest it be started. */
+static struct run *next_to_cancel(struct sessions *sessions)
+{
+    list_each (struct session_ref, session, &sessions->all, link) {
+        for (struct list *at = session->runs.prev; at != &session->runs; at = at->prev) {
+            struct run *run = container_of(at, struct run, link);
+            if (!run->cancelled && !run->timed_out)
+                return run;
+        }
+    }
+    return NULL;
+}
+
+/* From the start each time: the end of a run may end its session. */
+void sessions_cancel_runs(struct sessions *sessions)
+{
+    for (struct run *run; (run = next_to_cancel(sessions));)
+        run_cancel(run);
 }
 
 void run_forget(struct run *run)

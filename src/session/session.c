@@ -21,7 +21,7 @@ enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250 };
 struct info_request {
     struct list link; /* session->infos */
     struct session_info info;
-    char id[RANDOM_ID_SIZE];
+    char id[SESSION_ID_MAX + 1];
     session_info_fn *on_info;
     void *data;
 };
@@ -117,10 +117,40 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
     session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
 }
 
-struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct sandbox_limits *limits, struct err *err)
+_Static_assert((int)SESSION_ID_RANDOM == (int)RANDOM_ID_LEN, "what random_id() writes");
+
+/* Fills in the id: the chosen one, or a secret. */
+static int choose_id(char *ret, const struct session_plan *plan, struct err *err)
 {
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    if (plan->id) {
+        size_t len = strspn(plan->id, allowed);
+        if (len < 1 || len > SESSION_ID_MAX || plan->id[len])
+            return err_set(err, EINVAL, "session_id: use 1 to %d letters, digits, '_', '.' or '-'",
+                           SESSION_ID_MAX);
+        memcpy(ret, plan->id, len + 1);
+        return 0;
+    }
+    size_t len = plan->id_len ? plan->id_len : SESSION_ID_RANDOM;
+    if (len < SESSION_ID_RANDOM_MIN || len > SESSION_ID_RANDOM)
+        return err_set(err, EINVAL, "a secret id has %d to %d characters", SESSION_ID_RANDOM_MIN,
+                       SESSION_ID_RANDOM);
+    random_id(ret);
+    ret[len] = '\0';
+    return 0;
+}
+
+struct session_ref *session_make(struct sessions *sessions, const char *owner,
+                                 const struct session_plan *plan, struct err *err)
+{
+    static const struct session_plan defaults = { 0 };
     const struct session_options *options = &sessions->options;
+    char id[SESSION_ID_MAX + 1];
+    if (!plan)
+        plan = &defaults;
+    if (choose_id(id, plan, err) < 0)
+        return NULL;
     if (sessions->count >= options->max_sessions) {
         (void)err_set(err, EAGAIN, "the server has %zu sessions open, its limit; try again later",
                       sessions->count);
@@ -134,9 +164,13 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     }
     struct session_ref *session = xcalloc(1, sizeof(*session));
     session->sessions = sessions;
-    random_id(session->id);
+    if (plan_take(session, plan, err) < 0) {
+        free(session);
+        return NULL;
+    }
+    memcpy(session->id, id, sizeof(id));
     session->owner = xstrdup(owner);
-    session->limits = limits ? *limits : options->limits;
+    session->limits = plan->limits ? *plan->limits : options->limits;
     session->created_ms = clock_ms();
     list_init(&session->link);
     list_init(&session->runs);
@@ -146,15 +180,17 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     sessions->stats.sessions_open++;
     sessions->stats.sessions_total++;
     session_touch(session);
-    const struct sandbox_plan plan = { .limits = session->limits };
-    session->pending = engine_start(sessions->engine, &plan, on_started, session);
+    const struct sandbox_plan sandbox = { .limits = session->limits };
+    session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
 }
 
-int session_open(struct sessions *sessions, const char *owner, const struct sandbox_limits *limits,
+int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err)
 {
-    struct session_ref *session = session_make(sessions, owner, limits, err);
+    if (plan && plan->id && session_find(sessions, owner, plan->id))
+        return err_set(err, EEXIST, "session_id: there is a session of that name already");
+    struct session_ref *session = session_make(sessions, owner, plan, err);
     if (!session)
         return -err->code;
     struct opener *opener = xcalloc(1, sizeof(*opener));
@@ -203,6 +239,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     keeper_free(session->keeper);
     json_decref(session->cell_done);
+    plan_done(session);
     free(session->owner);
     free(session);
 }

@@ -3,7 +3,7 @@
  * and the command line use this; it uses engine.h and agent/link.h.
  *
  *   1. sessions_new()                       over an open engine
- *   2. session_open()                       a fresh sandbox under a new secret id
+ *   2. session_open()                       a fresh sandbox under a new secret id, or a chosen one
  *   3. session_run(), session_read_file() …  queued in order, one at a time (files: beside)
  *   4. session_close(), or the idle clock, or sessions_free()
  *
@@ -13,10 +13,14 @@
 #define BELLJAR_SESSION_H
 
 #include "agent/link.h"
+#include "base/json.h"
 #include "engine/engine.h"
 
 struct sessions;
 struct session_ref; /* a session as clients see it */
+
+/* Characters of an id: of one that a caller chooses, and of a random one. */
+enum { SESSION_ID_MAX = 64, SESSION_ID_RANDOM = 22, SESSION_ID_RANDOM_MIN = 16 };
 
 struct session_options {
     uint64_t idle_timeout_ms;
@@ -26,11 +30,16 @@ struct session_options {
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
-    uint64_t overflow_bytes;      /* of each stream kept as a file when it is cut; 0: no files */
-    size_t overflow_files;        /* of one session; then the oldest goes */
-    size_t overflow_memory;       /* that all runs together may gather for such files */
-    uint64_t display_bytes;       /* of all that one run displays */
-    const char *python;           /* the interpreter, as sandboxes see it; borrowed */
+    uint64_t overflow_bytes; /* of each stream kept as a file when it is cut; 0: no files */
+    size_t overflow_files;   /* of one session; then the oldest goes */
+    size_t overflow_memory;  /* that all runs together may gather for such files */
+    uint64_t display_bytes;  /* of all that one run displays */
+    bool strip_ansi;         /* tidy.h: escape sequences and progress bars */
+    uint64_t state_bytes;    /* of variables that go into a run or come out of it, as JSON */
+    const char *python;      /* the interpreter, as sandboxes see it; borrowed */
+    /* As in a plan, for every session; borrowed, NULL: none. What a plan says comes on top: variables
+     * replace those of the same name, and an import must be allowed by both policies. */
+    const json_t *env, *allowed_modules, *blocked_modules;
     struct sandbox_limits limits; /* defaults, and what a caller may lower */
 };
 
@@ -38,6 +47,28 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
                               const struct session_options *options);
 /* Destroys every sandbox. NULL is fine. */
 void sessions_free(struct sessions *sessions);
+
+/* How a new session is to be; every member may be left out (0, NULL). Copied. */
+struct session_plan {
+    const char *id; /* caller-chosen: 1-64 of [A-Za-z0-9_.-]; NULL: a new secret */
+    const struct sandbox_limits *limits; /* NULL: the defaults */
+    const json_t *env;                   /* object of strings: added to the guest's environment */
+    const json_t *allowed_modules,
+        *blocked_modules; /* arrays of strings: import policy of the kernel */
+    size_t id_len;        /* of a random id: 0 is the default of 22; 16 for python-interpreter */
+    bool on_disk;         /* later: workspace kept in a directory */
+};
+
+enum {
+    SESSION_ENV_COUNT = 256, /* variables of one plan */
+    SESSION_ENV_BYTES = 64 << 10,
+    SESSION_ENV_NAME_MAX = 200,
+    SESSION_MODULES = 1000, /* names in one list */
+    SESSION_MODULE_MAX = 200,
+};
+/* 0, or -EINVAL and err says which variable or name breaks which rule. NULL is fine. */
+int session_check_env(const json_t *env, struct err *err);
+int session_check_modules(const json_t *modules, const char *field, struct err *err);
 
 enum outcome {
     OUTCOME_OK,
@@ -83,6 +114,8 @@ struct run_result {
     const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
     const json_t *displays; /* array of {"data": {mime: text}, "metadata"}; bounded */
     bool kernel_lost;       /* variables and imports are gone, files are kept */
+    const json_t *state; /* object of the JSON-able variables after the run; NULL unless wanted */
+    const json_t *state_skipped; /* array of names that are not JSON-able; NULL with the other */
 };
 
 struct run; /* queued or running */
@@ -95,7 +128,7 @@ struct run_events {
 
 struct run_spec {
     const char *owner;
-    const char *session_id; /* NULL, "" or "0": a new session */
+    const char *session_id; /* NULL, "" or "0": a new session, after `plan` */
     const char *language;   /* "python", "bash", "sh", "node", "javascript" */
     const char *code;
     size_t code_len;
@@ -105,22 +138,31 @@ struct run_spec {
     uint64_t timeout_ms; /* 0: the default; more than the maximum is lowered to it */
     bool transient;      /* the session ends with the run */
     size_t keep_over;    /* output that takes more bytes as JSON is also kept as files; 0: never */
-    const struct sandbox_limits *limits; /* of a new session; NULL: the defaults */
+    /* Of a new session; NULL: all defaults. With an id that the owner has a session of, that one is
+     * used as it is. */
+    const struct session_plan *plan;
+    const json_t
+        *state;      /* Python: an object; each member becomes a variable before the code runs */
+    bool want_state; /* Python: tell the variables after the run */
 };
 
 /* 0 and a run whose on_done will follow; or negative and err: -ENOENT no such session, -EBUSY queue
- * full, -EAGAIN too many sessions, -EOPNOTSUPP unknown language. */
+ * full, -EAGAIN too many sessions, -EOPNOTSUPP unknown language, -EINVAL a plan or state that
+ * cannot be, -EFBIG a state of more than state_bytes. */
 int session_run(struct sessions *sessions, const struct run_spec *spec,
                 const struct run_events *events, void *data, struct run **ret, struct err *err);
 /* Interrupt → grace → kill, as for a timeout; on_done follows (outcome interrupted) with what there
  * is. A run that still waits ends at once. */
 void run_cancel(struct run *run);
+/* Cancels all there are: for a server that ends, and still wants to say what they printed. */
+void sessions_cancel_runs(struct sessions *sessions);
 /* on_done will not be called any more; the run is cancelled. */
 void run_forget(struct run *run);
 
-/* A session made ahead. on_open once: with the id, or NULL and why. */
+/* A session made ahead; plan NULL: all defaults. on_open once: with the id, or NULL and why. Negative
+ * and err: -EAGAIN too many sessions, -EEXIST the id is in use, -EINVAL a plan that cannot be. */
 typedef void session_open_fn(const char *session_id, const struct err *err, void *data);
-int session_open(struct sessions *sessions, const char *owner, const struct sandbox_limits *limits,
+int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err);
 
 /* 0, or -ENOENT. Ends its runs (on_done, interrupted), deletes its files. */

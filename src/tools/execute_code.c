@@ -456,9 +456,8 @@ struct execution {
 
 static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
 {
-    struct execution *execution = data;
-    (void)stream;
-    progress_add(execution->progress, bytes, len);
+    const struct execution *execution = data;
+    progress_add(execution->progress, stream, bytes, len);
 }
 
 static void on_done(const struct run_result *run, void *data)
@@ -501,7 +500,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
     struct err err = { 0 };
     execution->call = call;
     execution->box = box;
-    execution->progress = progress_new(box->loop, call);
+    execution->progress = progress_new(box, call);
     mcp_call_defer(call, on_cancel, execution);
     if (session_run(box->sessions, &spec, &events, execution, &execution->run, &err) < 0) {
         progress_free(execution->progress);

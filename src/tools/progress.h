@@ -10,8 +10,9 @@
 struct progress;
 
 /* NULL when the client did not ask for progress; the functions below then do nothing. */
-struct progress *progress_new(uv_loop_t *loop, struct mcp_call *call);
-void progress_add(struct progress *progress, const char *bytes, size_t len);
+struct progress *progress_new(const struct toolbox *box, struct mcp_call *call);
+void progress_add(struct progress *progress, enum link_stream stream, const char *bytes,
+                  size_t len);
 void progress_free(struct progress *progress);
 
 #endif

@@ -17,6 +17,7 @@ struct start_args {
     int64_t memory_mib, processes;
     double cpus;
     int64_t workspace_mib;
+    const json_t *env;
     bool has_memory, has_processes, has_cpus, has_workspace;
 };
 static const struct field start_fields[] = {
@@ -31,6 +32,9 @@ static const struct field start_fields[] = {
     FIELD_INT(struct start_args, workspace_mib,
               "Size of /workspace in MiB, at most the server's limit.", RANGE(1, 1 << 20),
               HAS_FLAG(struct start_args, has_workspace)),
+    FIELD_JSON(struct start_args, env,
+               "Environment variables that the session's code sees: names and texts, such as "
+               "{\"TZ\": \"Europe/Berlin\"}."),
     FIELD_END,
 };
 static const struct shape start_input = SHAPE(struct start_args, start_fields);
@@ -92,10 +96,12 @@ static void start_session(struct mcp_call *call, const void *arguments, void *da
 {
     const struct toolbox *box = data;
     struct sandbox_limits limits = box->limits;
+    const struct session_plan plan = { .limits = &limits,
+                                       .env = ((const struct start_args *)arguments)->env };
     struct err err = { 0 };
     mcp_call_defer(call, NULL, NULL);
     if (lower_limits(&limits, arguments, &err) < 0 ||
-        session_open(box->sessions, mcp_call_owner(call), &limits, on_open, call, &err) < 0)
+        session_open(box->sessions, mcp_call_owner(call), &plan, on_open, call, &err) < 0)
         mcp_call_fail(call, "start_session: %s", err.msg);
 }
 
@@ -103,8 +109,9 @@ const struct mcp_tool tool_start_session = {
     .name = "start_session",
     .title = "Start a session",
     .description =
-        "Makes a session ahead of its first use, with lower limits if wanted, and returns its "
-        "session_id. Not needed before execute_code, which starts a session by itself.",
+        "Makes a session ahead of its first use, with environment variables and lower limits if "
+        "wanted, and returns its session_id. Not needed before execute_code, which starts a "
+        "session by itself.",
     .input = &start_input,
     .output = &start_output,
     .icons = icon_session,

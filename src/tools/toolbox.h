@@ -12,15 +12,13 @@ struct toolbox {
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
+    bool strip_ansi;              /* of progress messages; results are stripped by the session */
     size_t max_answer;            /* bytes of one result, as mcp_limits has it */
     size_t max_read;              /* bytes of a file in one answer */
     size_t max_write;             /* bytes of a file in one call */
     size_t max_list;              /* entries of one listing */
     struct watch *watch;          /* to be told when a tool changes files */
 };
-
-/* A field of most tools. */
-#define SESSION_ID_MAX 64
 
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */

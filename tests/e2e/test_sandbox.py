@@ -652,3 +652,29 @@ def test_sandboxes_end_with_the_server(start):
     jar.stop()
     assert time.monotonic() - began < 5 * PATIENCE
     assert waiting.future.done() or not jar.alive()
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["sleep 100", "trap '' INT TERM; while :; do sleep 0.1; done"],
+    ids=["obeys", "resists"],
+)
+def test_a_server_that_is_told_to_stop_answers_what_still_runs(code):
+    with belljar.Http("--shutdown-grace", "200ms") as server:
+        runs = []
+        start = server.modern("tools/call", call_tool("start_session", {}))
+        id = {"session_id": start["structuredContent"]["session_id"]}
+        run = {"code": f"echo begun; touch begun; {code}", "language": "bash", **id}
+        caller = threading.Thread(
+            target=lambda: runs.append(server.modern("tools/call", call_tool("execute_code", run)))
+        )
+        caller.start()
+        look = call_tool("sandbox_list_files", id)
+        deadline = time.monotonic() + 20 * PATIENCE
+        while not server.modern("tools/call", look)["structuredContent"]["entries"]:
+            assert time.monotonic() < deadline, "it does not begin"
+        server.terminate()
+        caller.join(30 * PATIENCE)
+        assert runs[0]["structuredContent"]["outcome"] == "interrupted"
+        assert Run(runs[0], 0).stdout == "begun\n"
+        server.finish()

@@ -52,6 +52,12 @@ static void try_payload(const struct frame *frame)
         must_be_same(frame, FRAME_RUN_SIZE);
         must(run.argc >= 1 && run.args_len <= FRAME_ARGS_MAX && run.tail_bytes <= FRAME_TAIL_MAX);
     }
+    struct frame_cell cell;
+    if (frame_cell_get(frame, &cell) > 0) {
+        frame_cell_put(again, &cell);
+        must_be_same(frame, FRAME_CELL_SIZE);
+        must(cell.tail_bytes <= FRAME_TAIL_MAX);
+    }
     struct frame_gap gap;
     if (frame_gap_get(frame, &gap) > 0) {
         frame_gap_put(again, &gap);

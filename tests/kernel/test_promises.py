@@ -945,53 +945,297 @@ def test_files_can_be_left_uncounted(kernel):
 # ---- state, policy, protocol --------------------------------------------------------------------
 
 
+def with_state(kernel, code, state=None, **options):
+    """A run that is given variables and tells them: (outcome, state, skipped)."""
+    kernel.number += 1
+    kernel.send(
+        op="execute", id=kernel.number, code=code, state=state or {}, want_state=True,
+        options=options,
+    )  # fmt: skip
+    run = kernel.finish()
+    return run, run.done["state"], run.done["state_skipped"]
+
+
 def test_state_goes_in_and_out(kernel):
     given = {"a": 1, "b": [1, {"c": None}], "text": "grüße", "f": 1.5, "flag": True}
-    reply = kernel.request(op="state", id=1, set=given)
-    assert reply["skipped"] == []
-    kernel.run("a += 1\nnew = (1, 2)\nimport os")
-    reply = kernel.request(op="state", id=2, get=True)
-    assert reply["state"] == {**given, "a": 2, "new": [1, 2]} and reply["id"] == 2
+    _, state, skipped = with_state(kernel, "a += 1\nnew = (1, 2)\nimport os", given)
+    assert state == {**given, "a": 2, "new": [1, 2]} and skipped == []
+    assert kernel.run("a").text == "2"
 
 
-def test_state_names_what_json_cannot_carry(kernel):
-    kernel.run(
-        "ok = 1\ns = {1}\nf = lambda: 0\nnan = float('nan')\nbig = 2**70\nkeys = {1: 2}\nloop = []\nloop.append(loop)\n_private = 1"
+def test_state_is_told_only_when_wanted(kernel):
+    assert "state" not in kernel.run("x = 1").done
+
+
+def test_state_is_told_after_an_error_too(kernel):
+    run, state, _ = with_state(kernel, "x = 1\n1 / 0")
+    assert run.status == "error" and state == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{1}", "float('nan')", "float('inf')", "-float('inf')", "2**63", "-2**63 - 1", "{1: 2}",
+        "{None: 2}", "[object()]", "b'bytes'", "1j", "range(3)", "'\\ud800'", "{'\\udc00': 1}",
+        "{'a\\0b': 1}", "__import__('decimal').Decimal(1)", "type('S', (str,), {})('x')",
+        "type('D', (dict,), {})()", "[[1, [2, {'deep': float('nan')}]]]",
+        "__import__('functools').reduce(lambda inner, _: [inner], range(100), 0)",
+    ],
+)  # fmt: skip
+def test_state_names_what_json_cannot_carry(kernel, value):
+    run, state, skipped = with_state(kernel, f"good = 1\nvalue = {value}\nlast = 2")
+    assert (run.status, state, skipped) == ("ok", {"good": 1, "last": 2}, ["value"])
+
+
+def test_state_that_refers_to_itself_is_named(kernel):
+    code = "loop = []\nloop.append(loop)\nwide = {}\nwide.update(dict.fromkeys('abcdefgh', wide))"
+    assert with_state(kernel, code)[1:] == ({}, ["loop", "wide"])
+
+
+def test_what_is_no_variable_is_not_state(kernel):
+    run, state, skipped = with_state(
+        kernel,
+        "import os, math as m\nfrom os.path import join\ndef f(): pass\nclass C: pass\n"
+        "g = lambda: 0\nb = print\n_private = 1\n__dunder = 2\nx = 1\nx",
     )
-    reply = kernel.request(op="state", id=1, get=True)
-    assert reply["state"] == {"ok": 1}
-    assert set(reply["skipped"]) == {"s", "f", "nan", "big", "keys", "loop"}
+    assert (state, skipped) == ({"x": 1}, [])
 
 
-def test_state_with_names_that_are_none_is_skipped(kernel):
-    assert kernel.request(op="state", id=1, set={"a b": 1, "__builtins__": 2})["skipped"] == [
-        "a b",
-        "__builtins__",
-    ]
+def test_state_runs_no_code_of_the_guests(kernel):
+    run, state, skipped = with_state(
+        kernel,
+        "class Spy:\n    def __getattribute__(self, name): print('spied', name)\n"
+        "    def __eq__(self, other): print('compared')\n    def __len__(self): print('measured')\n"
+        "    __class__ = property(lambda self: print('asked'))\nspy = Spy(); spies = [spy]",
+    )
+    assert (run.stdout, state, skipped) == ("", {}, ["spy", "spies"])
 
 
-def test_a_blocked_import_is_refused_by_name(kernel):
-    kernel.request(op="policy", allowed=[], blocked=["os", "subprocess"])
-    run = kernel.run("import os")
-    assert run.done["error"] == {
-        "name": "ImportError",
-        "value": "Import 'os' is blocked for security reasons",
-    }
-    assert kernel.run("from subprocess import run").error == "ImportError"
-    assert kernel.run("import os.path").error == "ImportError"
-    assert kernel.run("import math; math.pi").status == "ok"
+def test_state_is_bounded_in_bytes_and_says_what_did_not_fit(kernel):
+    code = "small = 1\nlarge = 'x' * 2000\nmany = ['y' * 100] * 50\nlater = [1, 2]"
+    _, state, skipped = with_state(kernel, code, max_state=1000)
+    assert state == {"small": 1, "later": [1, 2]} and skipped == ["large", "many"]
 
 
-def test_only_allowed_imports_pass_but_libraries_import_what_they_need(kernel):
-    kernel.request(op="policy", allowed=["json", "pandas"], blocked=[])
-    assert kernel.run("import json, pandas").status == "ok"
-    assert "not in the allowed list" in kernel.run("import socket").done["error"]["value"]
+def test_state_just_fits_at_its_limit(kernel):
+    room = len('{"x": "' + 100 * "a" + '"}')
+    assert with_state(kernel, "x = 'a' * 100", max_state=room)[1:] == ({"x": "a" * 100}, [])
+    assert with_state(kernel, "x = 'a' * 100", max_state=room - 1)[1:] == ({}, ["x"])
 
 
-def test_a_policy_can_be_lifted(kernel):
-    kernel.request(op="policy", allowed=["json"], blocked=[])
-    kernel.request(op="policy", allowed=[], blocked=[])
+def test_state_is_bounded_in_values_and_time(kernel):
+    code = "\n".join(f"v{n} = [0] * 99_000" for n in range(30)) + "\nlast = 1"
+    begun = time.monotonic()
+    _, state, skipped = with_state(kernel, code, max_state=1 << 23)
+    assert len(state) + len(skipped) == 31 and len(state) < 31
+    assert time.monotonic() - begun < 30
+
+
+def test_a_value_shared_a_thousand_times_is_not_made_a_thousand_times(kernel):
+    code = "text = 'x' * (1 << 19)\nshared = [text] * 100_000"
+    assert with_state(kernel, code)[2] == ["shared"]
+
+
+def test_names_of_state_are_bounded(kernel):
+    code = "globals()['n' * 100_000] = 1\nfor i in range(2000): globals()[f'v{i}'] = {i}"
+    _, state, skipped = with_state(kernel, code)
+    assert len(skipped) == 1000 and max(map(len, skipped)) < 300 and state == {"i": 1999}
+
+
+def test_names_that_cannot_be_variables_are_refused_by_a_note(kernel):
+    given = {"a b": 1, "__builtins__": 2, "class": 3, "1x": 4, "": 5, "good": 6}
+    run, state, _ = with_state(kernel, "good + 1", given)
+    assert run.text == "7" and state == {"good": 6}
+    (note,) = run.done["notes"]
+    assert all(repr(name) in note for name in given if name != "good")
+
+
+def test_the_kernels_own_names_are_not_state_until_the_guest_takes_them(kernel):
+    assert with_state(kernel, "1")[1:] == ({}, [])
+    assert with_state(kernel, "In = 5")[1] == {"In": 5}
+
+
+def configure(kernel, **settings):
+    assert kernel.request(op="configure", id=7, **settings) == {"op": "configured", "id": 7}
+
+
+def policy(kernel, allowed=(), blocked=(), owner="this server"):
+    configure(
+        kernel, policies=[{"owner": owner, "allowed": list(allowed), "blocked": list(blocked)}]
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os",
+        "import os as o",
+        "import math, os",
+        "import os.path",
+        "from os import path",
+        "from os.path import join",
+        "from os import *",
+        "__import__('os')",
+        "__import__('os.path')",
+        "__import__('os', {'__name__': 'json'})",
+        "import importlib; importlib.import_module('os')",
+        "from importlib import import_module; import_module('os.path')",
+        "import importlib; importlib.__import__('os')",
+        "exec('import os')",
+        "exec('import os', {})",
+        "def f():\n    import os\nf()",
+        "class C:\n    import os",
+        "list(map(__import__, ['os']))",
+        "open('own.py', 'w').write('import os')\nimport own",
+    ],
+)
+def test_a_blocked_module_is_refused_however_a_cell_asks(kernel, code):
+    policy(kernel, blocked=["os", "subprocess"])
+    run = kernel.run(code)
+    assert run.error == "ImportError", run
+    assert re.match(
+        r"Import 'os(\.path)?' is blocked for security reasons \(blocked_modules of this server\)",
+        run.done["error"]["value"],
+    )
+    assert "kernel.py" not in run.traceback
+    assert usable(kernel)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import math",
+        "import json, random, datetime",  # which import os, sys and others inside
+        "import logging.handlers",
+        "import concurrent.futures; concurrent.futures.ThreadPoolExecutor",  # imports lazily
+        "import importlib; importlib.import_module('json')",
+        "import string, textwrap",
+        "import pandas, numpy; pandas.Series([1]).sum()",
+        "import operator",  # begins like a blocked one
+    ],
+)
+def test_what_a_library_imports_inside_is_not_judged(kernel, code):
+    policy(kernel, blocked=["os", "sys", "subprocess", "socket"])
+    assert kernel.run(code).status == "ok"
+
+
+def test_only_allowed_modules_pass_and_the_refusal_lists_them(kernel):
+    policy(kernel, allowed=["json", "pandas", "os.path"], owner="this session")
+    assert kernel.run("import json, pandas, os.path").status == "ok"
+    assert kernel.run("from json import decoder").status == "ok"
+    assert kernel.run("from os import path").status == "ok"
+    for code in ("import socket", "import os", "from os import path, sep", "import jsonx"):
+        assert kernel.run(code).error == "ImportError", code
+    assert kernel.run("import socket").done["error"]["value"] == (
+        "Import 'socket' is not in the allowed list "
+        "(allowed_modules of this session: json, pandas, os.path)"
+    )
+
+
+def test_a_blocked_module_is_refused_although_it_is_allowed(kernel):
+    policy(kernel, allowed=["os"], blocked=["os.path"])
+    assert kernel.run("import os").status == "ok"
+    assert kernel.run("from os import path").error == "ImportError"
+
+
+def test_all_policies_must_agree(kernel):
+    configure(
+        kernel,
+        policies=[
+            {"owner": "this server", "allowed": ["json", "math"], "blocked": []},
+            {"owner": "this session", "allowed": ["math", "socket"], "blocked": []},
+        ],
+    )
+    assert kernel.run("import math").status == "ok"
+    assert "of this session" in kernel.run("import json").done["error"]["value"]
+    assert "of this server" in kernel.run("import socket").done["error"]["value"]
+
+
+def test_a_policy_does_not_reach_the_kernel_itself(kernel):
+    policy(kernel, allowed=["math"])
+    assert kernel.run("!echo hi").stdout == "hi\n"
+    assert kernel.run("async def f(): return 5\nawait f()").text == "5"
+    assert kernel.run("open('a.csv', 'w').close()").files["a.csv"]["mime"] == "text/csv"
+
+
+def test_a_policy_can_be_lifted_and_set_again_while_running(kernel):
+    policy(kernel, allowed=["json"])
+    assert kernel.run("import socket").error == "ImportError"
+    configure(kernel, policies=[])
     assert kernel.run("import socket").status == "ok"
+    policy(kernel, blocked=["socket"])
+    assert kernel.run("import socket").error == "ImportError"
+    configure(kernel, env={"A": "1"})
+    assert kernel.run("import socket").error == "ImportError"  # not a word of policies
+
+
+def test_a_running_kernel_takes_environment_and_directory(kernel, workspace):
+    (workspace / "deeper").mkdir()
+    (workspace / "lib").mkdir()
+    (workspace / "lib/own_library.py").write_text("VALUE = 5")
+    configure(
+        kernel,
+        env={"GIVEN": "yes ü", "TZ": "Asia/Tokyo", "PYTHONPATH": str(workspace / "lib")},
+        cwd=str(workspace / "deeper"),
+    )
+    run = kernel.run(
+        "import os, subprocess, time\nsubprocess.run(['sh', '-c', 'echo $GIVEN'])\n"
+        "import own_library\n"
+        "os.environ['GIVEN'], time.tzname[0], own_library.VALUE, os.path.basename(os.getcwd())"
+    )
+    assert run.stdout == "yes ü\n" and run.text == "('yes ü', 'JST', 5, 'deeper')"
+
+
+def children_of(kernel):
+    return kernel.run(
+        "[pid for task in __import__('os').listdir('/proc/self/task')"
+        " for pid in open(f'/proc/self/task/{task}/children').read().split()]"
+    )
+
+
+def test_ends_of_orphans_are_taken(start):
+    kernel = start()
+    make_subreaper(kernel)
+    kernel.run("import os\nfor _ in range(20): os.system('true & true &')")
+    deadline = time.monotonic() + 20
+    while children_of(kernel).text != "[]" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert children_of(kernel).text == "[]"
+
+
+def make_subreaper(kernel):
+    run = kernel.run("import ctypes\nctypes.CDLL(None).prctl(36, 1, 0, 0, 0)")
+    assert run.text == "0"
+
+
+@pytest.mark.parametrize(
+    "start_code, end_code, value",
+    [
+        ("import subprocess; p = subprocess.Popen(['sh', '-c', 'exit 3'])", "p.wait()", "3"),
+        ("import os\nif not (pid := os.fork()): os._exit(4)", "os.waitpid(pid, 0)[1] >> 8", "4"),
+        ("import os; pid = os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 5'], {})",
+         "os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])", "5"),
+        ("import multiprocessing as m\nc = m.get_context('fork').Process(target=exit, args=(6,))\n"
+         "c.start()", "c.join(); c.exitcode", "6"),
+        ("import pty, os\npid, fd = pty.fork()\nif not pid: os._exit(7)",
+         "os.waitpid(pid, 0)[1] >> 8", "7"),
+        ("import asyncio\np = await asyncio.create_subprocess_exec('sh', '-c', 'exit 8')",
+         "await p.wait()", "8"),
+    ],
+)  # fmt: skip
+def test_the_guests_own_children_are_the_guests_to_wait_for(kernel, start_code, end_code, value):
+    make_subreaper(kernel)
+    assert kernel.run(start_code).status == "ok"
+    for _ in range(4):  # looks of the kernel, each later than its grace
+        time.sleep(0.15)
+        kernel.run("import os; os.system('true &')")
+    assert kernel.run(end_code).text == value
+
+
+def test_os_system_tells_its_status_in_spite_of_orphans(kernel):
+    make_subreaper(kernel)
+    code = "import os\nsorted({os.system('(true &) ; sleep 0.02; exit 3') >> 8 for _ in range(20)})"
+    assert kernel.run(code).text == "[3]"
 
 
 def test_a_ping_is_answered(kernel):
@@ -1001,7 +1245,14 @@ def test_a_ping_is_answered(kernel):
 
 
 @pytest.mark.parametrize(
-    "message", [{"op": "nonsense"}, {}, {"op": "execute"}, {"op": "state", "set": 5}]
+    "message",
+    [
+        {"op": "nonsense"},
+        {},
+        {"op": "execute"},
+        {"op": "configure", "env": 5},
+        {"op": "execute", "code": "1", "state": 5},
+    ],
 )
 def test_a_request_that_makes_no_sense_is_answered(kernel, message):
     assert kernel.request(**message)["op"] in ("error", "done")

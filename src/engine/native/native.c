@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 enum {
+    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
     REFILL_MS = 5, /* a pool that is half full leaves the processors to whoever has just come */
     POOL_TICK_MS = 1000, /* how often the pool's ages are looked at, and a failed refill retried */
     CLOSE_MS = 5000,     /* how long engine_close() waits for the keeper */
@@ -314,11 +315,13 @@ static void pump(struct native *native)
         err_set(&err, EAGAIN, "all %u places for sandboxes are taken", native->started.slots);
         settle(native, pending, NULL, &err);
     }
-    bool half_full = native->base.stats.pool_ready * 2 > native->options.pool_size;
+    const struct engine_stats *stats = &native->base.stats;
+    bool nobody_came = stats->pool_hits + stats->pool_misses == 0;
+    bool no_hurry = nobody_came || stats->pool_ready * 2 > native->options.pool_size;
     bool may_refill = native->options.pool_enabled && !native->refill_failed && !native->lost &&
-                      !(half_full && timer_active(native->refill));
+                      !(no_hurry && timer_active(native->refill));
     while (may_refill && native->n_creating < max &&
-           native->base.stats.pool_ready + native->n_creating < native->options.pool_size)
+           stats->pool_ready + native->n_creating < native->options.pool_size)
         if (create(native, &native->options.pool_plan) < 0)
             return;
 }
@@ -679,8 +682,8 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     if (*started.missing)
         log_warning("not enforced, as allowed: %s", started.missing);
     timer_repeat(native->tick, POOL_TICK_MS);
+    timer_start(native->refill, FILL_MS);
     send_queued(native);
-    pump(native);
     *ret = &native->base;
     return 0;
 }
