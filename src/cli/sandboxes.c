@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "tools/watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -155,6 +156,9 @@ static struct session_options session_options(const struct guest_options *guest,
         .interrupt_grace_ms = config->interrupt_grace_ms,
         .output_bytes = config->output_limit > shown ? config->output_limit : shown,
         .flood_bytes = config->output_flood,
+        .overflow_bytes = config->overflow_limit,
+        .overflow_files = (size_t)config->overflow_files,
+        .overflow_memory = config->overflow_memory,
         .display_bytes = config->display_limit,
         .strip_ansi = config->strip_ansi,
         .state_bytes = config->state_limit,
@@ -192,6 +196,7 @@ static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessi
         .max_read = config->max_read,
         .max_write = config->max_write,
         .max_list = (size_t)config->max_list,
+        .watch = watch_new(sessions, (size_t)config->max_list),
     };
 }
 
@@ -296,7 +301,8 @@ void sandboxes_cancel_runs(struct sandboxes *sandboxes)
 
 static void toolbox_done(struct toolbox *box)
 {
-    sessions_free(box->sessions);
+    sessions_free(box->sessions); /* the watch hears of each that ends */
+    watch_free(box->watch);
     current_free(box->current);
 }
 

@@ -112,6 +112,8 @@ struct config {
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
     size_t output_limit, output_flood, display_limit, state_limit;
+    size_t overflow_limit, overflow_memory;
+    int64_t overflow_files;
     bool strip_ansi;
     struct config_list env; /* "NAME=value" */
     struct config_list allowed_modules, blocked_modules;
@@ -204,5 +206,8 @@ void config_print_json(struct buf *buf, const struct config *config);
 void config_help(struct buf *buf);
 /* docs/configuration.md. */
 void config_markdown(struct buf *buf);
+/* The options for the manual page, and text in it: what roff would obey is escaped. */
+void config_man(struct buf *buf);
+void config_man_text(struct buf *buf, const char *text);
 
 #endif

@@ -423,6 +423,14 @@ const struct option config_options[] = {
     { RUNS, BOOL("strip_ansi", strip_ansi, "true",
         .help = "Show output as a terminal would in the end: colour codes and cursor movements are "
                 "taken out, a progress bar is kept in its last state. false: as it was written.") },
+    { RUNS, SIZE("overflow_limit", overflow_limit, "4m", 0, GB,
+        .help = "Output that is cut for its length is kept whole, up to so many bytes of each "
+                "stream, as a file of the session below /workspace/.belljar; 0: it is not.") },
+    { RUNS, INT("overflow_files", overflow_files, "8", 2, 10000,
+        .help = "How many such files a session keeps; then the oldest goes.") },
+    { RUNS, SIZE("overflow_memory", overflow_memory, "256m", 0, 1024.0 * GB,
+        .help = "Memory of the server in which all runs together gather such output until they "
+                "end; beyond it only heads and tails are kept.") },
     { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
         .help = "Bytes of images and other displays that one run may return.") },
     { RUNS, SIZE("state_limit", state_limit, "1m", KB, 8 * MB,

@@ -176,7 +176,8 @@ static const char manual_head[] =
     "`--config FILE`, or the variable `BELLJAR_CONFIG`, names one file to read instead of the "
     "two.\n"
     "`belljar config` prints every value in force and where it came from, as a file that could be\n"
-    "read again; `belljar config --json` prints the same for programs.\n"
+    "read again; `belljar config --json` prints the same for programs. `man belljar` lists the same\n"
+    "options.\n"
     "\n"
     "A value that is not allowed stops the start, with a message that names the file and line (or "
     "the\n"
@@ -267,5 +268,61 @@ void config_markdown(struct buf *buf)
             add(buf, "\n## %s\n\n| Option | Meaning | Allowed | Default |\n|---|---|---|---|\n",
                 config_options[i].section);
         markdown_option(buf, &config_options[i]);
+    }
+}
+
+/*** docs/belljar.1 ***/
+
+void config_man_text(struct buf *buf, const char *text)
+{
+    bool starts_line = true;
+    for (; *text; text++) {
+        if (starts_line && (*text == '.' || *text == '\''))
+            add(buf, "\\&");
+        if (*text == '\\')
+            add(buf, "\\e");
+        else
+            add(buf, "%s%c", *text == '-' ? "\\" : "", *text);
+        starts_line = *text == '\n';
+    }
+}
+
+static void man_option(struct buf *buf, const struct option *option)
+{
+    auto_free char *flag = option_flag(option);
+    auto_free char *value = placeholder(option);
+    auto_free char *allowed = option_allowed(option);
+    add(buf, ".TP\n\\fB");
+    config_man_text(buf, flag);
+    if (option->type == OPTION_BOOL) {
+        add(buf, "\\fR, \\fB\\-\\-no\\-");
+        config_man_text(buf, flag + strlen("--"));
+        add(buf, "\\fR\n");
+    } else {
+        add(buf, "\\fR \\fI");
+        config_man_text(buf, value);
+        add(buf, "\\fR\n");
+    }
+    config_man_text(buf, option->help);
+    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++) {
+        if (!option->aliases[i].name)
+            continue;
+        add(buf, "\nIn the profile ");
+        config_man_text(buf, option->aliases[i].profile);
+        add(buf, " also the variable %s.", option->aliases[i].name);
+    }
+    add(buf, "\nExpects ");
+    config_man_text(buf, allowed);
+    add(buf, "; default: ");
+    config_man_text(buf, default_text(option));
+    add(buf, ".\n");
+}
+
+void config_man(struct buf *buf)
+{
+    for (size_t i = 0; i < config_options_count; i++) {
+        if (starts_section(i))
+            add(buf, ".SS %s\n", config_options[i].section);
+        man_option(buf, &config_options[i]);
     }
 }

@@ -87,11 +87,6 @@ static void method_list_tools(struct mcp_call *call)
     method_list(call, ENTRY_TOOL);
 }
 
-static void method_list_resources(struct mcp_call *call)
-{
-    method_list(call, ENTRY_RESOURCE);
-}
-
 static void method_list_templates(struct mcp_call *call)
 {
     method_list(call, ENTRY_TEMPLATE);
@@ -250,7 +245,7 @@ static bool offers_tools(const struct mcp_server *server)
 
 static bool offers_resources(const struct mcp_server *server)
 {
-    return (server->capabilities & MCP_RESOURCES) ||
+    return (server->capabilities & MCP_RESOURCES) || server->list_resources ||
            server->registry.tables[ENTRY_RESOURCE].count > 0 ||
            server->registry.tables[ENTRY_TEMPLATE].count > 0;
 }

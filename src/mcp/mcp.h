@@ -169,6 +169,23 @@ struct mcp_resource {
 void mcp_server_add_resource(struct mcp_server *server, const struct mcp_resource *resource,
                              void *data);
 
+/* Resources that come and go, and differ from caller to caller: `list` is asked for each page of
+ * resources/list, behind the registered ones. It offers what this caller may see with
+ * mcp_call_add_listing(), in an order that stays, beginning behind the URI `after` (NULL: from the
+ * first; it may have gone meanwhile), until that says false or there are no more, and finishes the
+ * call, now or later. */
+struct mcp_listing {
+    const char *uri;
+    const char *name;
+    const char *title;
+    const char *mime_type;
+    int64_t size; /* bytes; negative: not said */
+};
+typedef void mcp_list_fn(struct mcp_call *call, const char *after, void *data);
+void mcp_server_list_resources(struct mcp_server *server, mcp_list_fn *list, void *data);
+/* resources/list: false when the page is full and this entry has to wait for the next. */
+bool mcp_call_add_listing(struct mcp_call *call, const struct mcp_listing *listing);
+
 /* A family of resources. The template has {name} (one path segment) and {+name} (the rest, slashes
  * included) as of RFC 6570. `vars` holds the values, percent-decoded, in the order of the
  * template. Values with NUL bytes or invalid UTF-8 never reach the handler. */
@@ -210,11 +227,18 @@ void mcp_server_add_prompt(struct mcp_server *server, const struct mcp_prompt *p
 
 /* Tell subscribed clients that a list or a resource has changed. A resource update reaches those
  * who asked for that URI or for one it lies under. `owner` NULL: every client; otherwise only that
- * owner's (see mcp_call_owner()). */
+ * owner's (see mcp_call_owner()). True: somebody was told. */
 void mcp_server_tools_changed(struct mcp_server *server);
 void mcp_server_resources_changed(struct mcp_server *server, const char *owner);
 void mcp_server_prompts_changed(struct mcp_server *server);
-void mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner);
+bool mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner);
+
+/* Does a client of this owner follow resources: has it asked for the list (handshake era), subscribed
+ * or opened a stream? Only then is it worth looking for changes. on_watch, once set, is called when
+ * one begins to. */
+bool mcp_server_watched(const struct mcp_server *server, const char *owner);
+void mcp_server_on_watch(struct mcp_server *server, void (*on_watch)(const char *owner, void *data),
+                         void *data);
 
 /* --- a call: what the client said ----------------------------------------------------------- */
 

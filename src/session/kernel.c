@@ -145,7 +145,7 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
     if (r == 0 && !session->configured)
         r = configure(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
+        r = link_kernel_cell(session->agent, run_head_bytes(run), options->output_bytes / 2,
                              options->flood_bytes, err);
     if (r < 0)
         return r;

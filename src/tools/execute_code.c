@@ -1,4 +1,5 @@
 #include "tools/execution.h"
+#include "tools/icons.h"
 #include "tools/report.h"
 #include "tools/tools.h"
 
@@ -58,6 +59,26 @@ static const struct field chunk_fields[] = {
 };
 static const struct shape chunk_shape = SHAPE(struct output_chunk, chunk_fields);
 
+struct overflow {
+    const char *stream;
+    const char *uri;
+    const char *name;
+    int64_t size;
+    bool complete;
+};
+
+static const struct field overflow_fields[] = {
+    FIELD_STR(struct overflow, stream, "Which stream it holds.", .required = true,
+              .choices = streams),
+    FIELD_STR(struct overflow, uri, "The file as a resource.", .required = true),
+    FIELD_STR(struct overflow, name, "Path below /workspace.", .required = true),
+    FIELD_INT(struct overflow, size, "Bytes.", .required = true),
+    FIELD_BOOL(struct overflow, complete,
+               "All that was written; else its middle is missing there, too.", .required = true),
+    FIELD_END,
+};
+static const struct shape overflow_shape = SHAPE(struct overflow, overflow_fields);
+
 struct execute_result {
     bool success;
     const char *session_id;
@@ -71,6 +92,7 @@ struct execute_result {
     bool has_exit_code;
     double duration_ms;
     bool truncated;
+    struct obj_list overflow;
 };
 
 static const char *const outcomes[] = {
@@ -94,12 +116,15 @@ static const struct field result_fields[] = {
     FIELD_STRS(struct execute_result, traceback, "Where it failed, outermost first.",
                .required = true),
     FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.",
-                  &report_file_shape, .required = true),
+                  &file_entry_shape, .required = true),
     FIELD_INT(struct execute_result, exit_code, "Exit status of the process, if it ended.",
               HAS_FLAG(struct execute_result, has_exit_code)),
     FIELD_REAL(struct execute_result, duration_ms, "Wall time of the run.", .required = true),
     FIELD_BOOL(struct execute_result, truncated, "Some output was cut to fit the limits.",
                .required = true),
+    FIELD_OBJECTS(struct execute_result, overflow,
+                  "Files that hold the output whole when it is too long to be read here.",
+                  &overflow_shape, .required = true),
     FIELD_END,
 };
 static const struct shape execute_output = SHAPE(struct execute_result, result_fields);
@@ -112,7 +137,8 @@ struct reply {
     struct output_chunk *chunks;
     char *value; /* text of the last expression */
     char **traceback;
-    struct report_file *files;
+    struct file_entry *files;
+    struct overflow *overflow;
 };
 
 /* Output within the answer's limit, however much of it needs escaping: each piece gives its share. */
@@ -139,6 +165,23 @@ static size_t output_budget(const struct run_result *run, size_t max_answer)
 {
     size_t taken = RESERVE + report_images(run, max_answer, NULL, NULL);
     return max_answer > 2 * taken ? max_answer - taken : max_answer / 4;
+}
+
+static void take_overflow(struct reply *reply, const struct run_result *run)
+{
+    reply->overflow = xcalloc(run->n_kept, sizeof(*reply->overflow));
+    for (size_t i = 0; i < run->n_kept; i++) {
+        const struct run_kept *kept = &run->kept[i];
+        reply->overflow[i] = (struct overflow){
+            .stream = kept->stream,
+            .uri = session_file_uri(run->session_id, kept->path),
+            .name = kept->path,
+            .size = (int64_t)kept->size,
+            .complete = kept->whole,
+        };
+    }
+    reply->result.overflow =
+        (struct obj_list){ .items = reply->overflow, .count = run->session_over ? 0 : run->n_kept };
 }
 
 /* What a Python cell has beyond its output. */
@@ -180,9 +223,10 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
     fit_output(reply, run->n_output, output_budget(run, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
     take_done(reply, run, max_answer);
+    take_overflow(reply, run);
 }
 
-static void reply_done(struct reply *reply)
+static void reply_done(struct reply *reply, const struct run_result *run)
 {
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
@@ -192,9 +236,18 @@ static void reply_done(struct reply *reply)
     free(reply->chunks);
     free(reply->value);
     free(reply->traceback);
+    for (size_t i = 0; i < run->n_kept; i++)
+        free((char *)reply->overflow[i].uri);
+    free(reply->overflow);
 }
 
 enum { READABLE_MAX = 32 << 10 };
+
+/* Bytes of the output, as JSON, that a reader of the text sees; what is longer goes to a file, too. */
+static size_t readable_max(size_t max_answer)
+{
+    return max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX;
+}
 
 /* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
 static char *readable_output(const struct reply *reply, size_t max_answer)
@@ -210,7 +263,7 @@ static char *readable_output(const struct reply *reply, size_t max_answer)
         last = chunk->stream;
     }
     char *readable = buf_steal(&text);
-    (void)toolbox_cut(&readable, max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX);
+    (void)toolbox_cut(&readable, readable_max(max_answer));
     return readable;
 }
 
@@ -218,6 +271,20 @@ static void add_line_end(struct buf *text)
 {
     if (text->len && text->data[text->len - 1] != '\n')
         (void)buf_add_char(text, '\n');
+}
+
+static void add_overflow(struct buf *text, const struct reply *reply, const struct run_result *run)
+{
+    for (size_t i = 0; i < reply->result.overflow.count; i++) {
+        const struct overflow *overflow = &reply->overflow[i];
+        (void)buf_printf(text, "[note] %s%s is in /workspace/%s (%lld bytes, %s)\n",
+                         overflow->complete ? "all of " : "the beginning and the end of ",
+                         overflow->stream, overflow->name, (long long)overflow->size,
+                         overflow->uri);
+    }
+    if (run->keep_error && !run->session_over)
+        (void)buf_printf(text, "[note] the whole output could not be kept as a file: %s\n",
+                         run->keep_error);
 }
 
 static void add_notes(struct buf *text, const struct run_result *run)
@@ -260,6 +327,7 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
     for (size_t i = 0; i < result->files.count; i++)
         (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files[i].name,
                          reply->files[i].mime_type, (long long)reply->files[i].size);
+    add_overflow(&text, reply, run);
     add_notes(&text, run);
     return mcp_text(text.data, text.len);
 }
@@ -275,7 +343,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     mcp_call_add(call, reply_text(&reply, run, box->max_answer));
     (void)report_images(run, box->max_answer, report_add_image, call);
     mcp_call_structured(call, &reply.result);
-    reply_done(&reply);
+    reply_done(&reply, run);
     mcp_call_finish(call);
 }
 
@@ -289,6 +357,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
         .code = args->code,
         .code_len = strlen(args->code),
         .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+        .keep_over = readable_max(box->max_answer),
     };
     struct err err = { 0 };
     if (execution_start(call, box, &spec, on_done, NULL, &err) < 0)
@@ -300,12 +369,15 @@ const struct mcp_tool tool_execute_code = {
     .title = "Execute code",
     .description =
         "Runs code in an isolated sandbox and returns what it printed, the value of the last "
-        "expression, errors, and the files it made in /workspace. The sandbox has no network. "
-        "Every result names a session_id: pass it on to keep variables, imports and files for the "
-        "next call. Code that fails or runs out of time is still a successful call; read outcome "
-        "and error.",
+        "expression, plots as images, errors, and the files it made in /workspace. Every result "
+        "names a session_id: pass it to the next call to keep variables, imports and files; "
+        "without it a new session starts. No network, no input(). Code that fails or runs out of "
+        "time is still a successful call: read outcome, error and traceback, and go on in the same "
+        "session. Very long output is cut in the middle; overflow then names the file that holds "
+        "all of it.",
     .input = &execute_input,
     .output = &execute_output,
     .hints = MCP_DESTRUCTIVE, /* of the session's own files, never of the host's */
+    .icons = icon_run,
     .call = execute_code,
 };

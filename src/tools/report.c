@@ -1,10 +1,10 @@
 #include "tools/report.h"
+#include "tools/mime.h"
 
 #include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PATH_SHOWN_MAX = 512, MIME_MAX = 100 };
 
@@ -75,47 +75,24 @@ char *report_traceback_text(const struct run_result *run)
 
 /*** Files ***/
 
-static const struct field file_fields[] = {
-    FIELD_STR(struct report_file, uri,
-              "The file and its session; sandbox_read_file reads it by name.", .required = true),
-    FIELD_STR(struct report_file, name, "Path below /workspace.", .required = true),
-    FIELD_STR(struct report_file, mime_type, "Type, as far as it is known.", .required = true),
-    FIELD_INT(struct report_file, size, "Bytes.", .required = true),
-    FIELD_END,
-};
-const struct shape report_file_shape = SHAPE(struct report_file, file_fields);
-
-char *report_uri(const char *session_id, const char *path)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
-    auto_buf uri = BUF_INIT(BUF_NO_CEILING);
-    (void)buf_printf(&uri, "kernel://%s/", session_id);
-    for (; *path; path++) {
-        if (strchr(plain, *path))
-            (void)buf_add_char(&uri, *path);
-        else
-            (void)buf_printf(&uri, "%%%02X", (unsigned char)*path);
-    }
-    return buf_steal(&uri);
-}
-
-size_t report_files(const struct run_result *run, struct report_file **ret)
+size_t report_files(const struct run_result *run, struct file_entry **ret)
 {
     const json_t *told = json_object_get(run->done, "files");
     size_t given = json_array_size(told), count = 0;
     if (given > REPORT_FILES_MAX)
         given = REPORT_FILES_MAX;
-    struct report_file *files = xcalloc(given, sizeof(*files));
+    struct file_entry *files = xcalloc(given, sizeof(*files));
     for (size_t i = 0; i < given; i++) {
         const json_t *file = json_array_get(told, i);
-        const char *path = json_str(file, "path"), *mime = json_str(file, "mime");
+        const char *path = json_str(file, "path");
+        const char *known = path ? mime_of_name(path) : NULL;
+        const char *mime = known ? known : json_str(file, "mime");
         if (!path || strlen(path) > PATH_SHOWN_MAX)
             continue;
         if (!mime || strlen(mime) > MIME_MAX)
             mime = "application/octet-stream";
-        files[count++] = (struct report_file){
-            .uri = report_uri(run->session_id, path),
+        files[count++] = (struct file_entry){
+            .uri = session_file_uri(run->session_id, path),
             .name = xstrdup(path),
             .mime_type = xstrdup(mime),
             .size = json_integer_value(json_object_get(file, "size")),
@@ -125,43 +102,7 @@ size_t report_files(const struct run_result *run, struct report_file **ret)
     return count;
 }
 
-static const char *mime_of(const char *name)
-{
-    static const struct {
-        const char *ending, *type;
-    } types[] = {
-        { "html", "text/html" }, { "htm", "text/html" },     { "json", "application/json" },
-        { "csv", "text/csv" },   { "txt", "text/plain" },    { "pdf", "application/pdf" },
-        { "png", "image/png" },  { "jpg", "image/jpeg" },    { "jpeg", "image/jpeg" },
-        { "gif", "image/gif" },  { "svg", "image/svg+xml" }, { "xml", "application/xml" },
-    };
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < ARRAY_SIZE(types); i++)
-        if (strcasecmp(dot + 1, types[i].ending) == 0)
-            return types[i].type;
-    return "application/octet-stream";
-}
-
-size_t report_entries(const char *session_id, const struct link_entry *entries, size_t count,
-                      struct report_file **ret)
-{
-    struct report_file *files = xcalloc(count, sizeof(*files));
-    size_t made = 0;
-    for (size_t i = 0; i < count; i++) {
-        auto_buf name = BUF_INIT(BUF_NO_CEILING);
-        if (entries[i].type != LINK_FILE || strlen(entries[i].name) > PATH_SHOWN_MAX)
-            continue;
-        toolbox_add_text(&name, entries[i].name, strlen(entries[i].name));
-        files[made++] = (struct report_file){ .uri = report_uri(session_id, entries[i].name),
-                                              .name = buf_steal(&name),
-                                              .mime_type = xstrdup(mime_of(entries[i].name)),
-                                              .size = (int64_t)entries[i].size };
-    }
-    *ret = files;
-    return made;
-}
-
-void report_files_free(struct report_file *files, size_t count)
+void report_files_free(struct file_entry *files, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         free((char *)files[i].uri);

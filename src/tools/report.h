@@ -6,6 +6,7 @@
 #ifndef BELLJAR_TOOLS_REPORT_H
 #define BELLJAR_TOOLS_REPORT_H
 
+#include "tools/session_files.h"
 #include "tools/toolbox.h"
 
 /* Bounds on what a guest can make its kernel say. */
@@ -31,21 +32,8 @@ size_t report_traceback(const struct run_result *run, char ***ret);
 char *report_traceback_text(const struct run_result *run);
 
 /* Files that a run made or changed. */
-struct report_file {
-    const char *uri;
-    const char *name;
-    const char *mime_type;
-    int64_t size;
-};
-size_t report_files(const struct run_result *run, struct report_file **ret);
-/* The regular files of a listing of the whole workspace. */
-size_t report_entries(const char *session_id, const struct link_entry *entries, size_t count,
-                      struct report_file **ret);
-void report_files_free(struct report_file *files, size_t count);
-extern const struct shape report_file_shape;
-
-/* "kernel://SESSION/PATH", percent-encoded. */
-char *report_uri(const char *session_id, const char *path);
+size_t report_files(const struct run_result *run, struct file_entry **ret);
+void report_files_free(struct file_entry *files, size_t count);
 
 /* Calls `each` (may be NULL) for the images that a run displayed, in order, until they fill half an
  * answer. Returns their bytes, as base64. */

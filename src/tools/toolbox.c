@@ -20,20 +20,14 @@ void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
     }
 }
 
-/* As json_write() writes it. */
-static size_t char_len(unsigned char c)
+static size_t char_len(char c)
 {
-    if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f')
-        return 2;
-    return c < 0x20 || c == 0x7f ? 6 : 1;
+    return json_escaped_len(&c, 1);
 }
 
 size_t toolbox_json_len(const char *text)
 {
-    size_t len = 0;
-    for (; *text; text++)
-        len += char_len((unsigned char)*text);
-    return len;
+    return json_escaped_len(text, strlen(text));
 }
 
 static bool is_inside_char(char c)
@@ -48,13 +42,13 @@ bool toolbox_cut(char **text, size_t budget)
     if (toolbox_json_len(*text) <= budget)
         return false;
     size_t half = budget > NOTE_LEN ? (budget - NOTE_LEN) / 2 : 0, used = 0;
-    while (used + char_len((unsigned char)*head) <= half)
-        used += char_len((unsigned char)*head++);
+    while (used + char_len(*head) <= half)
+        used += char_len(*head++);
     while (head > *text && is_inside_char(*head))
         head--;
     used = 0;
-    while (used + char_len((unsigned char)tail[-1]) <= half)
-        used += char_len((unsigned char)*--tail);
+    while (used + char_len(tail[-1]) <= half)
+        used += char_len(*--tail);
     while (is_inside_char(*tail))
         tail++;
     auto_buf cut = BUF_INIT(BUF_NO_CEILING);

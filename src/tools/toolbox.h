@@ -5,6 +5,8 @@
 #include "mcp/mcp.h"
 #include "session/session.h"
 
+struct watch;
+
 struct toolbox {
     uv_loop_t *loop;
     struct sessions *sessions;
@@ -19,6 +21,7 @@ struct toolbox {
     size_t max_read;         /* bytes of a file in one answer */
     size_t max_write;        /* bytes of a file in one call */
     size_t max_list;         /* entries of one listing */
+    struct watch *watch;     /* to be told when a tool changes files */
 };
 
 enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */

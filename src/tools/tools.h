@@ -18,8 +18,9 @@ struct profile {
     struct mcp_info info;
     const struct mcp_tool *const *tools;     /* NULL-terminated, in the order clients see */
     const struct mcp_prompt *const *prompts; /* NULL-terminated; NULL: none */
-    unsigned capabilities;                   /* beyond those of what is registered */
-    bool over_http; /* usually served over HTTP, not started by its client */
+    bool resources;        /* offers the files of sessions as resources (resources.h) */
+    unsigned capabilities; /* beyond those of what is registered */
+    bool over_http;        /* usually served over HTTP, not started by its client */
 };
 extern const struct profile profile_mcp_pyexec;
 extern const struct profile profile_code_executer;
@@ -49,5 +50,8 @@ extern const struct mcp_tool tool_start_session;
 extern const struct mcp_tool tool_install_packages;
 extern const struct mcp_tool tool_session_info;
 extern const struct mcp_tool tool_clear_session;
+extern const struct mcp_tool tool_list_session_files;
+
+extern const struct mcp_prompt prompt_run_code;
 
 #endif

@@ -70,7 +70,7 @@ static const struct field result_fields[] = {
               .required = true),
     FIELD_STRS(struct execute_result, traceback, "Full traceback if error.", .required = true),
     FIELD_OBJECTS(struct execute_result, files, "Files that were made, with URIs.",
-                  &report_file_shape, .required = true),
+                  &file_entry_shape, .required = true),
     FIELD_OBJECT(struct execute_result, session_info, "For new sessions.", &session_shape,
                  .nullable = true, HAS_FLAG(struct execute_result, is_new)),
     FIELD_END,
@@ -82,7 +82,7 @@ struct reply {
     struct mcp_call *call;
     struct execute_result result;
     char **output, **traceback;
-    struct report_file *files;
+    struct file_entry *files;
     char *value, *error, *session_id, *instructions;
 };
 
@@ -147,10 +147,10 @@ static void on_saved(const char *name, const char *mime_type, size_t size, bool 
     struct reply *reply = data;
     size_t count = reply->result.files.count++;
     reply->files = xrealloc(reply->files, (count + 1) * sizeof(*reply->files));
-    reply->files[count] = (struct report_file){ .uri = report_uri(reply->session_id, name),
-                                                .name = xstrdup(name),
-                                                .mime_type = xstrdup(mime_type),
-                                                .size = (int64_t)size };
+    reply->files[count] = (struct file_entry){ .uri = session_file_uri(reply->session_id, name),
+                                               .name = xstrdup(name),
+                                               .mime_type = xstrdup(mime_type),
+                                               .size = (int64_t)size };
     if (plotly)
         reply_say(reply, xasprintf("Plotly figure saved as %s\n", name));
 }
@@ -252,7 +252,7 @@ struct list_result {
 };
 static const struct field list_fields[] = {
     FIELD_STR(struct list_result, session_id, "The session ID.", .required = true),
-    FIELD_OBJECTS(struct list_result, files, "All files of the session.", &report_file_shape,
+    FIELD_OBJECTS(struct list_result, files, "All files of the session.", &file_entry_shape,
                   .required = true),
     FIELD_STR(struct list_result, error, "Why there are none."),
     FIELD_END,
@@ -264,27 +264,33 @@ struct list_call {
     char *session_id;
 };
 
-static void finish_list(struct list_call *list, struct report_file *files, size_t count,
+static void finish_list(struct list_call *list, const struct session_file *files, size_t count,
                         const char *error)
 {
+    struct file_entry *entries = xcalloc(count, sizeof(*entries));
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct file_entry){ .uri = session_file_uri(list->session_id, files[i].path),
+                                          .name = files[i].path,
+                                          .mime_type = files[i].type,
+                                          .size = files[i].size };
     const struct list_result result = { .session_id = list->session_id,
-                                        .files = { .items = files, .count = count },
+                                        .files = { .items = entries, .count = count },
                                         .error = error };
     struct mcp_call *call = list->call;
     mcp_call_structured(call, &result);
-    report_files_free(files, count);
+    for (size_t i = 0; i < count; i++)
+        free((char *)entries[i].uri);
+    free(entries);
     free(list->session_id);
     free(list);
     mcp_call_finish(call);
 }
 
-static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
+static void on_files(int code, const struct session_file *files, size_t count, bool more,
+                     void *data)
 {
-    struct list_call *list = data;
-    struct report_file *files = NULL;
     (void)more;
-    size_t made = code ? 0 : report_entries(list->session_id, entries, count, &files);
-    finish_list(list, files, made, code ? strerror(code) : NULL);
+    finish_list(data, files, count, code ? strerror(code) : NULL);
 }
 
 static void list_session_files(struct mcp_call *call, const void *arguments, void *data)
@@ -296,11 +302,11 @@ static void list_session_files(struct mcp_call *call, const void *arguments, voi
     struct err err = { 0 };
     list->call = call;
     list->session_id = xstrdup(args->session_id);
-    mcp_call_defer(call, NULL, NULL);
+    mcp_call_defer(call, NULL, NULL); /* short and bounded */
     int r = session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err);
     auto_free char *expired = r == -ENOENT ? expired_text(box, args->session_id) : NULL;
     if (r == 0)
-        r = link_file_list(agent, "", /* recursive= */ true, LIST_MAX, on_list, list, &err);
+        r = session_files(agent, LIST_MAX, on_files, list, &err);
     if (r < 0)
         finish_list(list, NULL, 0, expired ? expired : err.msg);
 }
@@ -368,5 +374,6 @@ const struct profile profile_python_interpreter = {
                   "files as resources kernel://{session_id}/{filename}. numpy, pandas, matplotlib, "
                   "seaborn, plotly and sympy are there; install others with !pip install." },
     .tools = tools,
+    .resources = true,
     .over_http = true,
 };
