@@ -136,7 +136,6 @@ struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
     char *value; /* text of the last expression */
-    char **traceback;
     struct file_entry *files;
     struct overflow *overflow;
 };
@@ -193,8 +192,7 @@ static void take_done(struct reply *reply, const struct run_result *run, size_t 
         run, max_answer / 8 < REPORT_VALUE_MAX ? max_answer / 8 : REPORT_VALUE_MAX, &cut);
     result->truncated |= cut;
     result->result = reply->value;
-    result->traceback.count = report_traceback(run, &reply->traceback);
-    result->traceback.items = (const char **)reply->traceback;
+    result->traceback = report_traceback(run);
     result->files.count = report_files(run, &reply->files);
     result->files.items = reply->files;
 }
@@ -230,12 +228,10 @@ static void reply_done(struct reply *reply, const struct run_result *run)
 {
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
-    for (size_t i = 0; i < reply->result.traceback.count; i++)
-        free(reply->traceback[i]);
+    toolbox_free_strs(&reply->result.traceback);
     report_files_free(reply->files, reply->result.files.count);
     free(reply->chunks);
     free(reply->value);
-    free(reply->traceback);
     for (size_t i = 0; i < run->n_kept; i++)
         free((char *)reply->overflow[i].uri);
     free(reply->overflow);

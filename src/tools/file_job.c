@@ -1,6 +1,9 @@
 #include "tools/file_job.h"
 
+#include "base/buf.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 struct mcp_call *file_job_end(struct file_job *job)
 {
@@ -41,4 +44,32 @@ void file_job_start(struct mcp_call *call, const struct toolbox *box,
     mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
     if (session_ensure(box->sessions, mcp_call_owner(call), plan, on_session, job, &err) < 0)
         ops->fail(job, err.code, err.msg);
+}
+
+void file_job_add_text(struct file_job *job, const char *bytes, size_t len, uint64_t size)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&text, bytes, len);
+    auto_free char *shown = buf_steal(&text);
+    (void)toolbox_cut(&shown, job->box->max_answer / 4 * 3);
+    mcp_call_add(job->call, mcp_text(shown, strlen(shown)));
+    if (len < size)
+        mcp_call_add(job->call, mcp_textf("[note] only the first %zu of %llu bytes", len,
+                                          (unsigned long long)size));
+}
+
+char *file_job_absolute(const char *path)
+{
+    static const char root[] = "/workspace";
+    auto_buf whole = BUF_INIT(BUF_NO_CEILING);
+    (void)buf_add_str(&whole, root);
+    if (str_has_prefix(path, root))
+        path += strlen(root);
+    while (*path) {
+        size_t slashes = strspn(path, "/"), len = strcspn(path + slashes, "/");
+        if (len && !(len == 1 && path[slashes] == '.'))
+            (void)buf_printf(&whole, "/%.*s", (int)len, path + slashes);
+        path += slashes + len;
+    }
+    return buf_steal(&whole);
 }

@@ -28,4 +28,10 @@ void file_job_start(struct mcp_call *call, const struct toolbox *box,
 /* Frees it and returns the call, which the caller then finishes. */
 struct mcp_call *file_job_end(struct file_job *job);
 
+/* Adds what was read of a file of `size` bytes to the answer, as text. */
+void file_job_add_text(struct file_job *job, const char *bytes, size_t len, uint64_t size);
+
+/* The whole path of one that the agent has accepted. Owned by the caller. */
+char *file_job_absolute(const char *path);
+
 #endif

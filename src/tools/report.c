@@ -42,34 +42,29 @@ char *report_blocked(const struct run_result *run)
     return policy ? xasprintf("%.500s", value) : NULL;
 }
 
-size_t report_traceback(const struct run_result *run, char ***ret)
+struct str_list report_traceback(const struct run_result *run)
 {
-    const json_t *lines = json_object_get(run->done, "traceback");
-    size_t given = json_array_size(lines), count = 0;
-    if (given > REPORT_LINES_MAX)
-        given = REPORT_LINES_MAX;
-    char **texts = xcalloc(given, sizeof(*texts));
-    for (size_t i = 0; i < given; i++) {
-        const json_t *line = json_array_get(lines, i);
-        if (!json_is_string(line))
+    struct str_list texts = { 0 };
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(run->done, "traceback"), i, line)
+    {
+        if (!json_is_string(line) || i >= REPORT_LINES_MAX)
             continue;
-        texts[count] = xstrdup(json_string_value(line));
-        (void)toolbox_cut(&texts[count++], REPORT_LINE_MAX);
+        char *text = xstrdup(json_string_value(line));
+        (void)toolbox_cut(&text, REPORT_LINE_MAX);
+        toolbox_add_str(&texts, text);
     }
-    *ret = texts;
-    return count;
+    return texts;
 }
 
 char *report_traceback_text(const struct run_result *run)
 {
-    char **lines;
-    size_t count = report_traceback(run, &lines);
+    struct str_list lines = report_traceback(run);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    for (size_t i = 0; i < count; i++) {
-        (void)buf_printf(&text, "%s%s", i ? "\n" : "", lines[i]);
-        free(lines[i]);
-    }
-    free(lines);
+    for (size_t i = 0; i < lines.count; i++)
+        (void)buf_printf(&text, "%s%s", i ? "\n" : "", lines.items[i]);
+    toolbox_free_strs(&lines);
     return buf_steal(&text);
 }
 

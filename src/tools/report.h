@@ -26,8 +26,8 @@ char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
 /* Why an import was refused by the operator's policy; NULL: none was. */
 char *report_blocked(const struct run_result *run);
 
-/* The lines of a traceback; free each, and the array. */
-size_t report_traceback(const struct run_result *run, char ***ret);
+/* The lines of a traceback. */
+struct str_list report_traceback(const struct run_result *run);
 /* The same in one text, "" without one. */
 char *report_traceback_text(const struct run_result *run);
 

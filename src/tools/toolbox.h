@@ -37,6 +37,13 @@ size_t toolbox_json_len(const char *text);
  * was cut. False: it fits as it is, and nothing was done. */
 bool toolbox_cut(char **text, size_t budget);
 
+/* Keeps the first `max` characters; true: there were more. */
+bool toolbox_cut_chars(char *text, size_t max);
+
+/* Lists of texts that the list owns. */
+void toolbox_add_str(struct str_list *list, char *text); /* takes it */
+void toolbox_free_strs(struct str_list *list);
+
 /* A random UUID (version 4). */
 enum { TOOLBOX_UUID_SIZE = 37 };
 void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE]);

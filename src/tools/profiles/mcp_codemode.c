@@ -15,8 +15,6 @@
 #include <string.h>
 #include <strings.h>
 
-static const char ROOT[] = "/workspace";
-
 /* A client's one session; clients do not see its name, nor each other's. */
 static const struct session_plan workspace = { .id = "workspace" };
 
@@ -36,25 +34,11 @@ static const struct field execute_fields[] = {
 };
 static const struct shape execute_input = SHAPE(struct execute_args, execute_fields);
 
-/* Keeps the first `max` characters; true: there were more. */
-static bool cut_chars(char *text, size_t max)
-{
-    char *at = text;
-    for (size_t count = 0; *at; at++) {
-        bool begins = ((unsigned char)*at & 0xc0) != 0x80;
-        if (begins && count++ == max) {
-            *at = '\0';
-            return true;
-        }
-    }
-    return false;
-}
-
 /* "[stdout]\n…", cut; nothing for an empty stream. `more`: a line of our own. */
 static bool add_section(struct buf *text, const struct toolbox *box, const char *name, char *stream,
                         const char *more)
 {
-    bool cut = box->output_chars && cut_chars(stream, box->output_chars);
+    bool cut = box->output_chars && toolbox_cut_chars(stream, box->output_chars);
     if (*stream || more)
         (void)buf_printf(text, "[%s]\n%s%s%s%s\n", name, stream,
                          cut ? "\n... [output truncated]" : "", *stream && more ? "\n" : "",
@@ -194,15 +178,7 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
         file_refuse(job, code, "Cannot read path:");
         return;
     }
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    toolbox_add_text(&text, bytes, len);
-    char *shown = buf_steal(&text);
-    (void)toolbox_cut(&shown, job->box->max_answer / 4 * 3);
-    mcp_call_add(job->call, mcp_text(shown, strlen(shown)));
-    if (len < size)
-        mcp_call_add(job->call, mcp_textf("[note] only the first %zu of %llu bytes", len,
-                                          (unsigned long long)size));
-    free(shown);
+    file_job_add_text(job, bytes, len, size);
     mcp_call_finish(file_job_end(job));
 }
 
@@ -237,22 +213,6 @@ static const struct field write_fields[] = {
 };
 static const struct shape write_input = SHAPE(struct file_args, write_fields);
 
-/* The path below /workspace, as the agent understands it. */
-static char *absolute(const char *path)
-{
-    auto_buf whole = BUF_INIT(BUF_NO_CEILING);
-    (void)buf_add_str(&whole, ROOT);
-    if (str_has_prefix(path, ROOT))
-        path += strlen(ROOT);
-    while (*path) {
-        size_t slashes = strspn(path, "/"), len = strcspn(path + slashes, "/");
-        if (len && !(len == 1 && path[slashes] == '.'))
-            (void)buf_printf(&whole, "/%.*s", (int)len, path + slashes);
-        path += slashes + len;
-    }
-    return buf_steal(&whole);
-}
-
 static void on_written(int code, void *data)
 {
     struct file_job *job = data;
@@ -260,7 +220,7 @@ static void on_written(int code, void *data)
         file_refuse(job, code, "Cannot write path:");
         return;
     }
-    auto_free char *path = absolute(job->path);
+    auto_free char *path = file_job_absolute(job->path);
     mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", strlen(job->content), path));
     mcp_call_finish(file_job_end(job));
 }
@@ -297,7 +257,7 @@ static const struct mcp_tool tool_write = {
 
 static const struct field list_fields[] = {
     FIELD_STR(struct file_args, path, "Directory path (must be within /workspace).",
-              .preset_str = ROOT, .max_len = FILE_JOB_PATH_MAX),
+              .preset_str = "/workspace", .max_len = FILE_JOB_PATH_MAX),
     FIELD_END,
 };
 static const struct shape list_input = SHAPE(struct file_args, list_fields);
@@ -327,7 +287,7 @@ static void on_checked(int code, const struct link_entry *entries, size_t count,
         file_refuse(job, code, "Cannot list path:");
         return;
     }
-    auto_free char *path = absolute(job->path);
+    auto_free char *path = file_job_absolute(job->path);
     const char *const argv[] = { "ls", "-la", path, NULL };
     char *asked = xstrdup(job->path);
     const struct toolbox *box = job->box;

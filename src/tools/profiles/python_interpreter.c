@@ -81,16 +81,13 @@ static const struct shape execute_output = SHAPE(struct execute_result, result_f
 struct reply {
     struct mcp_call *call;
     struct execute_result result;
-    char **output, **traceback;
     struct file_entry *files;
     char *value, *error, *session_id, *instructions;
 };
 
 static void reply_say(struct reply *reply, char *text)
 {
-    size_t count = reply->result.output.count++;
-    reply->output = xrealloc(reply->output, (count + 1) * sizeof(*reply->output));
-    reply->output[count] = text;
+    toolbox_add_str(&reply->result.output, text);
 }
 
 static void reply_end(struct reply *reply)
@@ -99,21 +96,15 @@ static void reply_end(struct reply *reply)
     for (size_t i = 0; i < result->files.count; i++)
         reply_say(reply, xasprintf("📊 File created: %s (%s, %lld bytes)", reply->files[i].name,
                                    reply->files[i].mime_type, (long long)reply->files[i].size));
-    result->output.items = (const char **)reply->output;
-    result->traceback.items = (const char **)reply->traceback;
     result->files.items = reply->files;
     result->result = reply->value;
     result->error = reply->error;
     result->session_info = (struct session_view){ reply->session_id, reply->instructions };
     mcp_call_structured(reply->call, result);
     struct mcp_call *call = reply->call;
-    for (size_t i = 0; i < result->output.count; i++)
-        free(reply->output[i]);
-    for (size_t i = 0; i < result->traceback.count; i++)
-        free(reply->traceback[i]);
+    toolbox_free_strs(&result->output);
+    toolbox_free_strs(&result->traceback);
     report_files_free(reply->files, result->files.count);
-    free(reply->output);
-    free(reply->traceback);
     free(reply->value);
     free(reply->error);
     free(reply->session_id);
@@ -182,7 +173,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     reply->error = error_of(run);
     reply->result.success = run->outcome == OUTCOME_OK;
     reply->result.is_new = data != NULL && !run->session_over;
-    reply->result.traceback.count = report_traceback(run, &reply->traceback);
+    reply->result.traceback = report_traceback(run);
     reply->result.files.count = report_files(run, &reply->files);
     if (run->kernel_lost && !run->session_over)
         reply_say(reply, xstrdup("Python was restarted: variables are gone, files are kept.\n"));
@@ -267,20 +258,13 @@ struct list_call {
 static void finish_list(struct list_call *list, const struct session_file *files, size_t count,
                         const char *error)
 {
-    struct file_entry *entries = xcalloc(count, sizeof(*entries));
-    for (size_t i = 0; i < count; i++)
-        entries[i] = (struct file_entry){ .uri = session_file_uri(list->session_id, files[i].path),
-                                          .name = files[i].path,
-                                          .mime_type = files[i].type,
-                                          .size = files[i].size };
+    struct file_entry *entries = session_file_entries(list->session_id, files, count);
     const struct list_result result = { .session_id = list->session_id,
                                         .files = { .items = entries, .count = count },
                                         .error = error };
     struct mcp_call *call = list->call;
     mcp_call_structured(call, &result);
-    for (size_t i = 0; i < count; i++)
-        free((char *)entries[i].uri);
-    free(entries);
+    session_file_entries_free(entries, count);
     free(list->session_id);
     free(list);
     mcp_call_finish(call);
