@@ -192,6 +192,7 @@ void installer_start(struct installer *installer, uv_loop_t *loop, const struct 
     random_id(instance);
     own.instance = instance;
     own.packages = "";
+    own.kernels.python = "";
     own.network = &installer->network;
     own.pool_enabled = false;
     own.pool_max_creations = (size_t)config->package_max_parallel;

@@ -109,6 +109,7 @@ OPTIONS = {  # of "execute"
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
     "plain": "repr",  # or "str": what the text of a result is
+    "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
     "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
@@ -255,10 +256,13 @@ class Streams:
     """sys.stdin, stdout, stderr and the descriptors below them, as each run should find them."""
 
     def __init__(self):
+        self.stdin = self.stdout = self.stderr = None
+        self.connect()
+
+    def connect(self):
         # Whatever the guest does to 0, 1 and 2, these know where they led.
         self.spare = [hide_descriptor(fd) for fd in range(3)]
         self.identity = [self.identify(fd) for fd in self.spare]
-        self.stdin = self.stdout = self.stderr = None
 
     @staticmethod
     def identify(fd):
@@ -463,10 +467,17 @@ def display(*objects, include=None, exclude=None, metadata=None, raw=False, **_)
             KERNEL.display(value, include, exclude, metadata)
 
 
+def get_ipython():
+    """IPython's shell. Libraries look for this among the builtins, where IPython puts it."""
+    return KERNEL.get_ipython()
+
+
 no_input.__name__ = no_input.__qualname__ = "input"
 builtins.input = no_input
 builtins.exit = builtins.quit = leave
 builtins.display = display
+if importlib.util.find_spec("IPython") is not None:
+    builtins.get_ipython = get_ipython
 
 PRISTINE = {}
 PRISTINE_VALUES = ()
@@ -533,6 +544,15 @@ class AfterImport:
         return load
 
 
+def after_matplotlib(matplotlib):
+    """Lend it the list of fonts that was made with the environment: to look for them takes long."""
+    place = matplotlib.get_cachedir()
+    made = f"{sys.prefix}/share/belljar"
+    for name in os.listdir(made) if place and os.path.isdir(made) else ():
+        if name.startswith("fontlist-") and not os.path.lexists(f"{place}/{name}"):
+            os.symlink(f"{made}/{name}", f"{place}/{name}")
+
+
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
@@ -553,6 +573,11 @@ def after_plotly(plotly_io):
     plotly_io.show = show
 
 
+def after_kaleido(scope):
+    # Its browser forks pages from a process that gives up capabilities, a call that a sandbox refuses.
+    scope.PlotlyScope._scope_chromium_args += ("--no-zygote",)
+
+
 def after_pillow_show(image_show):
     class Viewer(image_show.Viewer):
         def show(self, image, **options):
@@ -565,9 +590,11 @@ def after_pillow_show(image_show):
 AFTER_IMPORT = AfterImport(
     {
         "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
+        "kaleido.scopes.plotly": after_kaleido,
         "subprocess": lambda module: KERNEL.children.watch_subprocess(module),
         "PIL.ImageShow": after_pillow_show,
     }
@@ -1211,6 +1238,8 @@ class Kernel:
         elif importlib.util.find_spec("IPython") is not None:
             self.namespace["get_ipython"] = self.get_ipython
         self.hidden = dict(self.namespace)
+        if self.shell is not None:
+            self.shell.user_ns_hidden.update(self.hidden)  # what %who leaves out
 
     # -- a run --
 
@@ -1522,11 +1551,22 @@ class Kernel:
             return
         fitting = run.fit(data)
         if fitting and self.channel is not None:
+            self.print_display(fitting)
             metadata = json.loads(json.dumps(metadata or {}, default=str))
             message = {"op": "display", "id": run.id, "data": fitting, "metadata": metadata}
             if not self.channel.send(message):
                 run.left_out["displays too large to send"] += 1
         self.interrupts.check()
+
+    def print_display(self, data):
+        """Put a text where it belongs among what is printed: only here is that order known."""
+        if "image/png" in data or "image/jpeg" in data or "text/plain" not in data:
+            return
+        if self.run.options["print_displays"]:
+            try:
+                print(data["text/plain"], file=self.streams.stdout, flush=True)
+            except Exception:  # the guest has closed or patched it
+                pass
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
@@ -1731,7 +1771,10 @@ class Kernel:
     # -- a life --
 
     def open(self, fd, workspace):
-        self.streams = Streams()
+        if self.streams is None:
+            self.streams = Streams()
+        else:  # a zygote's, on other descriptors
+            self.streams.connect()
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
         self.workspace = Workspace(workspace)
@@ -1740,7 +1783,9 @@ class Kernel:
         self.streams.restore()
         self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        self.keep_modules()
+        # In a zygote's child they are kept already, and a copy touches a page for each.
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
@@ -2069,6 +2114,8 @@ def set_environment():
     own, path = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)
     if own and own not in path.split(":"):
         os.environ["PATH"] = f"{own}:{path}"
+    # The home directory is the workspace, where caches would be taken for results.
+    os.environ.setdefault("XDG_CACHE_HOME", "/tmp/.cache")
     # The script's own directory gives way to the current one, as in a notebook.
     if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(KERNEL_FILE)):
         del sys.path[0]
@@ -2098,6 +2145,7 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    KERNEL.keep_modules()
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -2137,12 +2185,12 @@ def warm_up(imported):
         spare = KERNEL.streams.spare if KERNEL.streams else []
         for fd in (*saved, null, *spare):
             os.close(fd)
+        spare.clear()
         os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
         sys.modules["asyncio"].set_event_loop(None)
-    KERNEL.streams = None
     KERNEL.run = Run()
     linecache.clearcache()
     KERNEL.reset()
@@ -2168,8 +2216,7 @@ def locate_numpy_state():
         NUMPY_STATE = None
 
 
-def after_fork():
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+def seed_generators():
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if NUMPY_STATE is not None:
@@ -2177,6 +2224,12 @@ def after_fork():
         sys.modules["ctypes"].memmove(NUMPY_STATE, state, len(state))
     elif numpy_random is not None:
         numpy_random.seed()
+
+
+def after_fork(seeded=False):
+    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    if not seeded:
+        seed_generators()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
@@ -2187,12 +2240,14 @@ def after_fork():
     gc.enable()
 
 
-def serve(fd=3, workspace="/workspace"):
-    """Be a kernel on this descriptor until it is closed. Does not return."""
+def serve(fd=3, workspace="/workspace", seeded=False):
+    """Be a kernel on this descriptor until it is closed. Does not return.
+
+    `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
+    """
     status = 1
     try:
-        set_environment()
-        after_fork()
+        after_fork(seeded)
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
         status = 0
@@ -2206,6 +2261,7 @@ def serve(fd=3, workspace="/workspace"):
 
 
 def main(argv):
+    set_environment()
     serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
 
 

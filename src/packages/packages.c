@@ -163,10 +163,10 @@ static void on_later(void *data)
     static const char words[] = "Installed before: taken from the cache.\n";
     const struct package_events events = wait->events;
     void *owner = wait->data;
-    const struct package_result result = { .set = steal_ptr(&wait->set),
-                                           .output = words,
-                                           .output_len = sizeof(words) - 1,
-                                           .cached = true };
+    struct package_set *set = steal_ptr(&wait->set);
+    const struct package_result result = {
+        .set = set, .output = words, .output_len = sizeof(words) - 1, .cached = true
+    };
     wait_free(wait);
     events.on_done(&result, owner);
 }

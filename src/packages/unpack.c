@@ -48,18 +48,20 @@ static int make_directory(int dir, const char *name, struct err *err)
     return fchmodat(dir, name, 0755, 0) < 0 ? err_sys(err, errno, "unpack: make a directory") : 0;
 }
 
-/* The directory that holds the last part of `path`, made if need be; its last part. The path is cut
- * into its parts. Nothing but what was made here is ever in the way, so no link can lead elsewhere. */
-static int open_parent(int root, char *path, const char **ret_name, struct err *err)
+/* The last part of `path`, and the directory that holds it, made if need be; or NULL and err. The path is
+ * cut into its parts. Nothing but what was made here is ever in the way, so no link can lead elsewhere. */
+static const char *open_parent(int root, char *path, int *ret_dir, struct err *err)
 {
     auto_fd dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
     size_t depth = 0;
     for (char *slash; dir >= 0 && (slash = strchr(path, '/')); path = slash + 1) {
         *slash = '\0';
-        if (!*path || str_eq(path, ".") || str_eq(path, "..") || ++depth > UNPACK_DEPTH_MAX)
-            return malformed(err);
+        if (!*path || str_eq(path, ".") || str_eq(path, "..") || ++depth > UNPACK_DEPTH_MAX) {
+            (void)malformed(err);
+            return NULL;
+        }
         if (make_directory(dir, path, err) < 0)
-            return -err->code;
+            return NULL;
         int below = openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         int code = errno;
         close(dir);
@@ -67,19 +69,20 @@ static int open_parent(int root, char *path, const char **ret_name, struct err *
         errno = code;
     }
     if (dir < 0)
-        return err_sys(err, errno, "unpack: open a directory");
-    if (!*path || str_eq(path, ".") || str_eq(path, ".."))
-        return malformed(err);
-    *ret_name = path;
-    return steal_fd(&dir);
+        (void)err_sys(err, errno, "unpack: open a directory");
+    else if (!*path || str_eq(path, ".") || str_eq(path, ".."))
+        (void)malformed(err);
+    else
+        *ret_dir = steal_fd(&dir);
+    return *ret_dir < 0 ? NULL : path;
 }
 
 static int begin_entry(struct unpack *unpack, char kind, char *path, uint64_t size, struct err *err)
 {
-    const char *name = NULL;
-    auto_fd dir = open_parent(unpack->root, path, &name, err);
-    if (dir < 0)
-        return dir;
+    auto_fd dir = -1;
+    const char *name = open_parent(unpack->root, path, &dir, err);
+    if (!name)
+        return -err->code;
     if (kind == 'd')
         return make_directory(dir, name, err);
     unpack->file = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -30,7 +30,7 @@ void session_packages_init(struct session_ref *session)
 static bool has_set(const struct session_ref *session, const struct package_set *set)
 {
     for (size_t i = 0; i < session->packages.n_sets; i++)
-        if (session->packages.sets[i] == set)
+        if (session->packages.sets[i].set == set)
             return true;
     return false;
 }
@@ -44,14 +44,14 @@ static void add_set(struct session_ref *session, struct package_set *set)
         return;
     }
     packages->sets = xrealloc(packages->sets, (packages->n_sets + 1) * sizeof(*packages->sets));
-    packages->sets[packages->n_sets++] = set;
+    packages->sets[packages->n_sets++] = (struct held_set){ set };
 }
 
 json_t *session_package_paths(const struct session_ref *session)
 {
     json_t *paths = json_array();
     for (size_t i = session->packages.n_sets; i > 0; i--)
-        json_push(paths, json_string(package_set_path(session->packages.sets[i - 1])));
+        json_push(paths, json_string(package_set_path(session->packages.sets[i - 1].set)));
     return paths;
 }
 
@@ -63,7 +63,7 @@ char *session_python_path(const struct session_ref *session)
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     for (size_t i = session->packages.n_sets; i > 0; i--)
         (void)buf_printf(&text, "%s%s", text.len ? ":" : variable,
-                         package_set_path(session->packages.sets[i - 1]));
+                         package_set_path(session->packages.sets[i - 1].set));
     for (char **word = session->env; *word; word++)
         if (str_has_prefix(*word, variable))
             (void)buf_printf(&text, ":%s", *word + sizeof(variable) - 1);
@@ -126,11 +126,14 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
         return refuse_all(err);
-    if (session->packages.n_sets >= options->max_package_sets)
+    size_t times = session->packages.n_sets;
+    list_each (struct install, other, &session->packages.installs, link)
+        times++;
+    if (times >= options->max_package_sets)
         return err_set(err, EAGAIN,
                        "packages were installed %zu times in this session, the limit; start a new "
                        "one and name all packages at once",
-                       session->packages.n_sets);
+                       times);
     struct install *install = xcalloc(1, sizeof(*install));
     install->session = session;
     install->events = *events;
@@ -184,7 +187,7 @@ void session_packages_done(struct session_ref *session, const char *why)
     while (!list_empty(&packages->installs))
         stop(list_first(struct install, &packages->installs, link), why);
     for (size_t i = 0; i < packages->n_sets; i++)
-        package_set_release(packages->sets[i]);
+        package_set_release(packages->sets[i].set);
     free(packages->sets);
     *packages = (struct session_packages){ 0 };
     list_init(&packages->installs);

@@ -40,8 +40,10 @@ enum session_state {
 };
 
 struct session_packages {
-    struct list installs;      /* struct install */
-    struct package_set **sets; /* in the order in which they came */
+    struct list installs; /* struct install */
+    struct held_set {
+        struct package_set *set;
+    } * sets; /* in the order in which they came */
     size_t n_sets;
     struct install *of_cell; /* what the cell that runs waits for */
 };
@@ -71,7 +73,10 @@ struct session_ref {
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
 
-    struct run *cell;  /* what the kernel is at; NULL: nothing */
+    struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
+    bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    struct timer *again;
+    bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 
@@ -141,7 +146,8 @@ struct cell {
     bool str_value;
     bool forget; /* leave no trace of it */
 };
-/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+/* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
+ * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
 /* How much of the beginning of each stream the agent shall send. */
@@ -152,6 +158,8 @@ void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
 void run_on_display(struct run *run, json_t *display, size_t len);               /* takes it */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals); /* takes it */
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
+void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
+bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
 
 /* A run's clock stands still while the server works for it. */
 void run_pause(struct run *run);

@@ -352,13 +352,6 @@ void run_on_display(struct run *run, json_t *display, size_t len)
         return;
     }
     run->display_bytes += len;
-    const json_t *data = json_object_get(display, "data");
-    const json_t *text = json_object_get(data, "text/plain");
-    bool image = json_object_get(data, "image/png") || json_object_get(data, "image/jpeg");
-    if (json_is_string(text) && !image) { /* where it happened, among what was printed */
-        run_on_output(run, LINK_STDOUT, json_string_value(text), json_string_length(text));
-        run_on_output(run, LINK_STDOUT, "\n", 1);
-    }
     if (!run->displays)
         run->displays = json_array();
     json_push(run->displays, display);
@@ -397,6 +390,20 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     if (run->want_state)
         check_state(run);
     run_judge(run, &exit);
+}
+
+void run_cell(const struct run *run, struct cell *ret)
+{
+    *ret = (struct cell){ .code = run->code,
+                          .state = run->variables,
+                          .want_state = run->want_state,
+                          .str_value = run->str_value,
+                          .forget = run->warm_up };
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
 }
 
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
@@ -499,12 +506,8 @@ static int run_start(struct run *run, struct err *err)
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
-        const struct cell cell = { .code = run->code,
-                                   .state = run->variables,
-                                   .want_state = run->want_state,
-                                   .str_value = run->str_value,
-
-                                   .forget = run->warm_up };
+        struct cell cell;
+        run_cell(run, &cell);
         return kernel_run(run->session, run, &cell, err);
     }
     return link_run(run->session->agent, &spec, &events, run, err);

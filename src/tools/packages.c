@@ -80,7 +80,7 @@ void packages_add_output(struct mcp_call *call, const struct install_result *res
 {
     auto_buf output = BUF_INIT(BUF_NO_CEILING);
     toolbox_add_text(&output, result->output, result->output_len);
-    if (output.len)
+    if (output.len > strlen(result->error))
         mcp_call_add(call, mcp_text(output.data, output.len));
 }
 

@@ -22,7 +22,7 @@ int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
                               const char *session_id, const struct str_list *packages,
                               packages_installed_fn *on_installed, struct err *err);
 
-/* For a call that fails: all that the installer said, of which the error is the end. */
+/* For a call that fails: all that the installer said, if the error is just its end. */
 void packages_add_output(struct mcp_call *call, const struct install_result *result);
 
 #endif

@@ -73,9 +73,12 @@ class Index:
                 self.send_header("Content-Length", str(len(body or b"")))
                 self.end_headers()
                 try:
-                    self.wfile.write(body or b"")
+                    if self.command != "HEAD":
+                        self.wfile.write(body or b"")
                 except OSError:  # whoever asked is gone
                     pass
+
+            do_HEAD = do_GET
 
             def log_message(self, *_):
                 pass

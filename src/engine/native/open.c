@@ -42,21 +42,26 @@ static int make_agent(struct err *err)
     return steal_fd(&fd);
 }
 
-/* A second wall behind the network and pid namespaces: no abstract socket, no signal across the
- * border (Linux 6.12). With the host's network it is the wall: TCP to the ports that are needed (6.7),
- * and the filter has no sockets of the other kind. Where the kernel is older there is just the first. */
+/* A second wall behind the network namespace: no abstract socket across the border (Linux 6.12). Where the
+ * kernel is older there is just the first. Signals are left to the pid namespace: a kernel that has been
+ * forked into the sandbox cannot be in the agent's domain, which is inherited only, and neither the agent
+ * nor a run could end it then. With the host's network no kernel is forked, and TCP goes to the ports that
+ * are needed (6.7). */
 static int make_landlock(const struct engine_network *network)
 {
     int abi = sys_landlock_abi();
     struct landlock_ruleset_6 ruleset = { 0 };
     if (abi >= 6)
-        ruleset.scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_6_SCOPE_SIGNAL;
+        ruleset.scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET;
+    if (abi >= 6 && network)
+        ruleset.scoped |= LANDLOCK_6_SCOPE_SIGNAL;
     if (abi >= 4 && network)
         ruleset.handled_access_net = LANDLOCK_4_BIND_TCP | LANDLOCK_4_CONNECT_TCP;
     if (!ruleset.scoped && !ruleset.handled_access_net)
         return -1;
     auto_fd fd = sys_landlock_create(&ruleset);
-    for (size_t i = 0; fd >= 0 && ruleset.handled_access_net && i < network->n_ports; i++)
+    size_t n_ports = network && ruleset.handled_access_net ? network->n_ports : 0;
+    for (size_t i = 0; fd >= 0 && i < n_ports; i++)
         if (sys_landlock_allow_port(fd, LANDLOCK_4_CONNECT_TCP, network->ports[i]) < 0)
             return -1;
     return fd < 0 ? -1 : steal_fd(&fd);
@@ -103,18 +108,27 @@ static int check_range(const struct engine_options *options, struct err *err)
 static int fill(struct native_host *host, const struct engine_options *options, pid_t server,
                 unsigned *ret_layers, struct err *err)
 {
-    *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
-                                  .runtime = options->runtime ? options->runtime : "",
-                                  .packages = options->packages ? options->packages : "",
-                                  .network = options->network,
-                                  .own_uids = geteuid() == 0,
-                                  .uid_base = options->uid_base,
-                                  .uid_count = options->uid_count,
-                                  .slots = WIRE_SLOTS_MAX,
-                                  .instance = { -1, -1, "" },
-                                  .agent = -1,
-                                  .landlock = -1,
-                                  .server = -1 };
+    *host = (struct native_host){
+        .rootfs = options->rootfs ? options->rootfs : "",
+        .runtime = options->runtime ? options->runtime : "",
+        .packages = options->packages ? options->packages : "",
+        .network = options->network,
+        .zygote = { .python = options->kernels.python ? options->kernels.python : "",
+                    .preload = options->kernels.preload,
+                    .n_preload = options->kernels.n_preload,
+                    .memory_bytes = options->kernels.memory_bytes,
+                    .max_forks = options->kernels.max_forks,
+                    .max_age_ms = options->kernels.max_age_ms,
+                    .huge_pages = options->kernels.huge_pages },
+        .own_uids = geteuid() == 0,
+        .uid_base = options->uid_base,
+        .uid_count = options->uid_count,
+        .slots = WIRE_SLOTS_MAX,
+        .instance = { -1, -1, "" },
+        .agent = -1,
+        .landlock = -1,
+        .server = -1
+    };
     int r = host->own_uids ? check_range(options, err) : 0;
     if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
         host->slots = (options->uid_count - 1) / 2;

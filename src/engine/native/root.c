@@ -19,6 +19,8 @@
 
 #include "engine/native/plan.h"
 #include "engine/native/sys.h"
+#include "kernel/source.h"
+#include "zygote/image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -293,6 +295,16 @@ static int add_rootfs(int rootfs, int root, struct err *err)
     return r;
 }
 
+static int add_zygote(int root, struct err *err)
+{
+    int r = make_file(root, "run/belljar/kernel.py", kernel_source, kernel_source_len, err);
+    if (r == 0)
+        r = make_file(root, "run/belljar/zygote.py", zygote_source, zygote_source_len, err);
+    if (r == 0)
+        r = make_file(root, "run/belljar/zygote.so", zygote_library, zygote_library_len, err);
+    return r;
+}
+
 /*** The template ***/
 
 /* Somewhere to put the new root while it grows. It covers what is there for this process only, and
@@ -376,6 +388,8 @@ int root_template(const struct root_plan *plan, struct err *err)
         r = show(packages, root, ENGINE_PACKAGES, err);
     if (r == 0)
         r = show(wheels, root, ENGINE_WHEELS, err);
+    if (r == 0 && plan->with_zygote)
+        r = add_zygote(root, err);
     for (size_t i = 0; i < ARRAY_SIZE(devices) && r == 0; i++)
         r = bind_host(host, root, devices[i], DEVICE, err);
     if (r == 0)

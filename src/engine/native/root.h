@@ -14,6 +14,8 @@ struct root_plan {
     const char *runtime;                  /* shown at ENGINE_RUNTIME; "" : nothing is */
     const char *packages;                 /* shown at ENGINE_PACKAGES; "" : nothing is */
     const struct engine_network *network; /* NULL: none */
+    /* The zygote's files are put where it looks for them, and where each sandbox mounts something else. */
+    bool with_zygote;
 };
 int root_template(const struct root_plan *plan, struct err *err);
 
