@@ -165,8 +165,8 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     const struct session_options *options = &session->sessions->options;
     int r = session->configured ? 0 : configure(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, run_head_bytes(run), options->output_bytes / 2,
-                             options->flood_bytes, err);
+        r = link_kernel_cell(session->agent, run_head_bytes(session->cell),
+                             options->output_bytes / 2, options->flood_bytes, err);
     if (r < 0)
         return r;
     auto_json *request = json_object();
