@@ -1,15 +1,13 @@
 #include "agent/config.h"
+#include "agent/guest.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
-static const char default_env[] =
-    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"
-    "HOME=/workspace\0"
-    "LANG=C.UTF-8\0"
-    "TERM=dumb";
+static const char default_env[] = AGENT_DEFAULT_ENV;
 
 static const struct agent_setup default_setup = {
     .magic = AGENT_SETUP_MAGIC,
@@ -50,9 +48,23 @@ static int check_cgroups(const struct agent_setup *setup)
     return 0;
 }
 
+/* The kernel's word for who replies at the door, and none that we wait for. */
+static int open_door(struct config *config)
+{
+    int fd = AGENT_CGROUP_FD + (int)config->setup.n_cgroups, on = 1;
+    if (!config->setup.has_door)
+        return 0;
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+        return -errno;
+    config->door_fd = fd;
+    return 0;
+}
+
 static int read_setup(struct config *config)
 {
     struct agent_setup *setup = &config->setup;
+    config->door_fd = -1;
     if (fcntl(AGENT_SETUP_FD, F_GETFD) < 0) {
         *setup = default_setup;
         setup->guest_uid = getuid();
@@ -64,7 +76,7 @@ static int read_setup(struct config *config)
     if (r < 0)
         return r;
     if (setup->magic != AGENT_SETUP_MAGIC || setup->version != AGENT_SETUP_VERSION ||
-        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX)
+        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX || setup->has_door > 1)
         return -EINVAL;
     r = read_exactly(AGENT_SETUP_FD, config->filter, setup->n_filter * sizeof(struct sys_filter),
                      &at);
@@ -76,7 +88,8 @@ static int read_setup(struct config *config)
     config->program =
         (struct sys_program){ .len = (uint16_t)setup->n_filter, .filter = config->filter };
     close(AGENT_SETUP_FD);
-    return check_cgroups(setup);
+    r = check_cgroups(setup);
+    return r < 0 ? r : open_door(config);
 }
 
 static int split_env(struct config *config)
@@ -99,9 +112,8 @@ static int split_env(struct config *config)
 
 static int close_the_rest(struct config *config)
 {
-    unsigned first =
-        config->setup.n_cgroups ? AGENT_CGROUP_FD + config->setup.n_cgroups : AGENT_STREAM_FD + 1;
-    return sys_close_range(first, ~0U);
+    unsigned kept = config->setup.n_cgroups + config->setup.has_door;
+    return sys_close_range(kept ? AGENT_CGROUP_FD + kept : AGENT_STREAM_FD + 1, ~0U);
 }
 
 /*** directories ***/
@@ -126,22 +138,6 @@ static int open_directories(struct config *config, const char *workspace, const 
 static const uint32_t kept_caps =
     CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID);
 
-/* Here and not in each guest: it takes nothing from us, who execute nothing, and they inherit it. */
-static int empty_bounding_set(bool may)
-{
-    for (int cap = 0; cap < 64; cap++) {
-        if (prctl(PR_CAPBSET_DROP, cap) == 0)
-            continue;
-        if (errno == EINVAL)
-            break; /* the kernel has no more */
-        if (may)
-            return -errno;
-        break; /* no_new_privs makes the set a formality */
-    }
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* empty where there is none */
-    return 0;
-}
-
 static int shed_privileges(struct config *config)
 {
     config->other_user = config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
@@ -153,7 +149,8 @@ static int shed_privileges(struct config *config)
     uint32_t kept = caps.word[0].permitted & kept_caps;
     if (config->other_user && (kept != kept_caps || !may_bound))
         return -EPERM;
-    r = empty_bounding_set(may_bound);
+    /* Here and not in each guest: it takes nothing from us, who execute nothing, and they inherit it. */
+    r = guest_empty_bounding_set(may_bound);
     if (r < 0)
         return r;
     caps = (struct sys_caps){ 0 };

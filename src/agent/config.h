@@ -15,6 +15,7 @@ struct config {
     bool other_user;       /* the guest is not who we are */
     const char *workspace; /* as guests see it */
     int workspace_fd, run_dir_fd;
+    int door_fd; /* -1: none */
     struct agent_setup setup;
     struct sys_program program; /* the guest's filter; len 0: none */
     const char *env[AGENT_ENV_COUNT_MAX + 1];

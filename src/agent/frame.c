@@ -114,6 +114,8 @@ int frame_hello_get(const struct frame *frame, struct frame_hello *ret)
 
 /*** run ***/
 
+enum { RUN_HAS_CODE = 1, RUN_JOINED = 2, RUN_ALL = 3 };
+
 void frame_run_put(char *out, const struct frame_run *run)
 {
     put_u64(&out, run->head_bytes);
@@ -124,7 +126,7 @@ void frame_run_put(char *out, const struct frame_run *run)
     put_u32(&out, run->args_len);
     put_u32(&out, run->argc);
     put_u32(&out, run->envc);
-    put_u8(&out, run->has_code);
+    put_u8(&out, (run->has_code ? RUN_HAS_CODE : 0) | (run->joined ? RUN_JOINED : 0));
 }
 
 int frame_run_get(const struct frame *frame, struct frame_run *ret)
@@ -141,13 +143,14 @@ int frame_run_get(const struct frame *frame, struct frame_run *ret)
     run.args_len = get_u32(&at);
     run.argc = get_u32(&at);
     run.envc = get_u32(&at);
-    unsigned has_code = get_u8(&at);
-    if (has_code > 1 || run.tail_bytes > FRAME_TAIL_MAX ||
-        run.code_len > (has_code ? FRAME_CODE_MAX : 0) || run.argc < 1 ||
+    unsigned flags = get_u8(&at);
+    run.has_code = flags & RUN_HAS_CODE;
+    run.joined = flags & RUN_JOINED;
+    if (flags > RUN_ALL || run.tail_bytes > FRAME_TAIL_MAX ||
+        run.code_len > (run.has_code ? FRAME_CODE_MAX : 0) || run.argc < 1 ||
         run.argc > FRAME_ARGS_COUNT_MAX || run.envc > FRAME_ARGS_COUNT_MAX ||
         run.args_len > FRAME_ARGS_MAX || run.args_len < run.argc + run.envc + 1)
         return -EPROTO;
-    run.has_code = has_code;
     *ret = run;
     return FRAME_RUN_SIZE;
 }
@@ -199,12 +202,12 @@ int frame_gap_get(const struct frame *frame, struct frame_gap *ret)
 
 /*** exit ***/
 
-enum { EXIT_SIGNALED = 1, EXIT_FLOODED = 2, EXIT_FAILED = 4, EXIT_ALL = 7 };
+enum { EXIT_SIGNALED = 1, EXIT_FLOODED = 2, EXIT_FAILED = 4, EXIT_ABSENT = 8, EXIT_ALL = 15 };
 
 void frame_exit_put(char *out, const struct frame_exit *exit)
 {
     put_u8(&out, (exit->signaled ? EXIT_SIGNALED : 0) | (exit->flooded ? EXIT_FLOODED : 0) |
-                     (exit->failed ? EXIT_FAILED : 0));
+                     (exit->failed ? EXIT_FAILED : 0) | (exit->absent ? EXIT_ABSENT : 0));
     put_u32(&out, exit->code);
     put_u64(&out, exit->wall_ns);
     put_u64(&out, exit->cpu_ns);
@@ -222,6 +225,7 @@ int frame_exit_get(const struct frame *frame, struct frame_exit *ret)
         .signaled = flags & EXIT_SIGNALED,
         .flooded = flags & EXIT_FLOODED,
         .failed = flags & EXIT_FAILED,
+        .absent = flags & EXIT_ABSENT,
     };
     exit.code = get_u32(&at);
     exit.wall_ns = get_u64(&at);
@@ -231,6 +235,7 @@ int frame_exit_get(const struct frame *frame, struct frame_exit *ret)
     exit.failure = at;
     exit.failure_len = frame->len - FRAME_EXIT_SIZE;
     if (flags > EXIT_ALL || exit.failed != (exit.failure_len > 0) ||
+        (exit.absent && !exit.failed) ||
         (exit.signaled && (exit.failed || exit.code < 1 || exit.code > 64)) ||
         (!exit.signaled && exit.code > (exit.failed ? 4095 : 255)))
         return -EPROTO;

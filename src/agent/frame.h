@@ -17,7 +17,7 @@
 
 enum {
     FRAME_MAGIC = 0x52414a42, /* "BJAR" */
-    FRAME_VERSION = 1,
+    FRAME_VERSION = 2,
 
     FRAME_HEADER = 9,
     FRAME_PAYLOAD_MAX = 64 * 1024,
@@ -108,6 +108,7 @@ struct frame_run {
     uint64_t code_len;               /* in FRAME_CODE */
     uint32_t args_len, argc, envc;   /* in FRAME_ARGS */
     bool has_code;                   /* no code and empty code differ: the file is made or not */
+    bool joined; /* of a kernel: it is not started, it waits at the door (door.h) */
 };
 void frame_run_put(char *out, const struct frame_run *run);
 int frame_run_get(const struct frame *frame, struct frame_run *ret);
@@ -132,6 +133,7 @@ int frame_gap_get(const struct frame *frame, struct frame_gap *ret);
 enum { FRAME_EXIT_SIZE = 37 };
 struct frame_exit {
     bool signaled, flooded, failed;
+    bool absent;   /* failed, because nobody came to the door */
     uint32_t code; /* exit status or signal; errno when failed */
     uint64_t wall_ns, cpu_ns;
     uint64_t stdout_bytes, stderr_bytes;

@@ -94,6 +94,27 @@ static int become_guest(const struct config *config)
     return 0;
 }
 
+int guest_empty_bounding_set(bool may)
+{
+    for (int cap = 0; cap < 64; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap) == 0)
+            continue;
+        if (errno == EINVAL)
+            break; /* the kernel has no more */
+        if (may)
+            return -errno;
+        break; /* no_new_privs makes the set a formality */
+    }
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* empty where there is none */
+    return 0;
+}
+
+static int empty_bounding_set(const struct config *config)
+{
+    (void)config;
+    return guest_empty_bounding_set(/* may= */ true);
+}
+
 static int drop_capabilities(const struct config *config)
 {
     (void)config;
@@ -108,14 +129,18 @@ static int die_with_agent(const struct config *config)
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
-/* What the agent itself has changed (open_signals() in agent.c). */
+/* What the agent itself has changed (open_signals() in agent.c). SIGINT stays blocked where guest_fork()
+ * was called so. */
 static int default_signals(const struct config *config)
 {
     (void)config;
-    sigset_t none;
-    sigemptyset(&none);
-    return signal(SIGPIPE, SIG_DFL) == SIG_ERR || sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno
-                                                                                            : 0;
+    sigset_t now, mask;
+    sigemptyset(&mask);
+    if (signal(SIGPIPE, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, NULL, &now) < 0)
+        return -errno;
+    if (sigismember(&now, SIGINT))
+        sigaddset(&mask, SIGINT);
+    return sigprocmask(SIG_SETMASK, &mask, NULL) < 0 ? -errno : 0;
 }
 
 static int load_filter(const struct config *config)
@@ -129,6 +154,24 @@ static int lead_session(const struct config *config)
 {
     (void)config;
     return setsid() < 0 ? -errno : 0;
+}
+
+static int keep_orphans(const struct config *config)
+{
+    (void)config;
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
+}
+
+static int enter_workspace(const struct config *config)
+{
+    return chdir(config->workspace) < 0 ? -errno : 0;
+}
+
+/* The door is still open, and a guest with our uid may be about. */
+static int be_undumpable(const struct config *config)
+{
+    (void)config;
+    return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
 struct step {
@@ -150,6 +193,20 @@ static const struct step to_guest[] = {
     { "die with agent", die_with_agent },
     { "default signals", default_signals },
 };
+/* From outside: entering the user namespace has filled the bounding set again. An interpreter has set up
+ * its signals as it wants them, and dies with pid 1 as everybody does; a death signal would come when its
+ * first parent, which is nobody, exits. */
+static const struct step to_joined[] = {
+    { "lead session", lead_session },
+    { "become subreaper", keep_orphans },
+    { "limits", set_limits },
+    { "empty bounding set", empty_bounding_set },
+    { "become guest", become_guest },
+    { "drop capabilities", drop_capabilities },
+    { "become undumpable", be_undumpable },
+    { "enter directory", enter_workspace },
+    { "load filter", load_filter },
+};
 
 static int run_steps(const struct config *config, const struct step *steps, size_t count,
                      const char **ret_step)
@@ -167,9 +224,7 @@ static int run_steps(const struct config *config, const struct step *steps, size
 
 /*** descriptors ***/
 
-/* Makes fds[i] descriptor first + i, in spite of overlaps, and closes all behind them. -1 entries
- * are left closed. */
-static int place_descriptors(const int *fds, int count, int first)
+int guest_place(const int *fds, int count, int first)
 {
     int moved[5] = { -1, -1, -1, -1, -1 };
     for (int i = 0; i < count; i++) {
@@ -221,15 +276,6 @@ static int exec_in_path(const char *const *argv, const char *const *env)
     }
 }
 
-/* A kernel lets it in when it has a handler: an interrupt that comes before must wait, not kill. */
-static int hold_interrupts(void)
-{
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    return sigprocmask(SIG_BLOCK, &interrupt, NULL) < 0 ? -errno : 0;
-}
-
 static int enter_directory(const struct config *config, const char *cwd)
 {
     if (chdir(config->workspace) < 0 || (*cwd && chdir(cwd) < 0))
@@ -242,17 +288,14 @@ static int become_program(const struct config *config, const struct guest_exec *
 {
     prefer_for_oom();
     *ret_step = "become subreaper";
-    if (exec->channel_fd >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        return -errno;
-    int r = RUN_STEPS(config, to_guest, ret_step);
+    int r = exec->channel_fd >= 0 ? keep_orphans(config) : 0;
+    if (r == 0)
+        r = RUN_STEPS(config, to_guest, ret_step);
     if (r < 0)
         return r;
     *ret_step = "enter directory";
     r = enter_directory(config, exec->cwd);
     if (r < 0)
-        return r;
-    *ret_step = "hold interrupts";
-    if (exec->channel_fd >= 0 && (r = hold_interrupts()) < 0)
         return r;
     *ret_step = "load filter"; /* last: it forbids most of the above */
     r = load_filter(config);
@@ -273,7 +316,7 @@ _Noreturn void guest_exec(const struct config *config, const struct guest_exec *
                                      exec->channel_fd, failure_fd };
         const int without[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2], failure_fd };
         bool channel = exec->channel_fd >= 0;
-        r = place_descriptors(channel ? with_channel : without, channel ? 5 : 4, 0);
+        r = guest_place(channel ? with_channel : without, channel ? 5 : 4, 0);
         if (r == 0) {
             failure_fd = channel ? 4 : 3;
             r = fcntl(failure_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno
@@ -293,11 +336,16 @@ int guest_enter(const struct config *config, int in_fd, int out_fd)
     if (r < 0)
         return r;
     const int fds[] = { in_fd, out_fd, config->workspace_fd };
-    r = place_descriptors(fds, 3, GUEST_IN);
+    r = guest_place(fds, 3, GUEST_IN);
     if (r < 0)
         return r;
     r = RUN_STEPS(config, to_guest, &step);
     if (r < 0)
         return r;
     return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
+}
+
+int guest_join(const struct config *config, const char **ret_step)
+{
+    return RUN_STEPS(config, to_joined, ret_step);
 }

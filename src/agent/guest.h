@@ -1,6 +1,7 @@
 /*
  * guest: the way from the agent to a process that belongs to the guest. Everything here but
- * guest_fork() runs in the child, between fork and exec: no allocation, no return to the loop.
+ * guest_fork() runs in the child, between fork and exec: no allocation, no return to the loop. The
+ * zygote's library (src/zygote) is made of it too, for children that join a sandbox from outside.
  */
 #ifndef BELLJAR_AGENT_GUEST_H
 #define BELLJAR_AGENT_GUEST_H
@@ -30,5 +31,15 @@ _Noreturn void guest_exec(const struct config *config, const struct guest_exec *
  * becomes the guest, undumpable. 0 or -errno. */
 enum { GUEST_IN = 3, GUEST_OUT = 4, GUEST_WORKSPACE = 5 };
 int guest_enter(const struct config *config, int in_fd, int out_fd);
+
+/* For a process from outside that has entered the sandbox's namespaces and cgroups, with every
+ * capability there, and wants to be a kernel: makes it the guest's, in the workspace, its orphans' parent,
+ * undumpable, under the filter. 0; or -errno and where in *ret_step: it must end then. */
+int guest_join(const struct config *config, const char **ret_step);
+/* Makes fds[i] descriptor first + i, in spite of overlaps, and closes all behind them. -1 entries
+ * are left closed. At most five. */
+int guest_place(const int *fds, int count, int first);
+/* Nothing that is executed gets a capability. `may`: we hold CAP_SETPCAP, so a failure counts. */
+int guest_empty_bounding_set(bool may);
 
 #endif

@@ -1,5 +1,6 @@
 #include "agent/kernel.h"
 #include "agent/clock.h"
+#include "agent/door.h"
 #include "agent/procs.h"
 
 #include <errno.h>
@@ -34,7 +35,9 @@ int kernel_announce(struct kernel *kernel, uint32_t number, const struct frame_r
         return -EPROTO;
     kernel->number = number;
     kernel->kill_early = kernel->flooded = kernel->close_asked = false;
-    kernel->last_look = kernel->last_mark = false;
+    kernel->last_look = kernel->last_mark = kernel->interrupt_later = false;
+    kernel->join_ns = 0;
+    kernel->door_ready = 0;
     kernel->pid = kernel->session = 0;
     kernel->status = 0;
     kernel->wall_ns = kernel->cpu_ns = kernel->closed_ns = 0;
@@ -65,9 +68,14 @@ static void launch(struct kernel *kernel)
 {
     struct process process;
     kernel->start_ns = clock_ns();
-    if (!order_launch(&kernel->order, /* with_channel= */ true, &process))
+    bool joined = kernel->order.spec.joined;
+    if (!(joined ? order_join(&kernel->order, kernel->number, &process)
+                 : order_launch(&kernel->order, /* with_channel= */ true, &process)))
         return;
-    kernel->pid = kernel->session = process.pid;
+    if (joined)
+        kernel->join_ns = kernel->start_ns + DOOR_JOIN_MS * NS_PER_MS;
+    else
+        kernel->pid = kernel->session = process.pid;
     kernel->channel_fd = process.channel_fd;
     capture_begin(&kernel->out, process.out_fd, 0, kernel->limits.tail_bytes);
     capture_begin(&kernel->err, process.err_fd, 0, kernel->limits.tail_bytes);
@@ -146,6 +154,8 @@ void kernel_interrupt(struct kernel *kernel)
 {
     if (kernel->state == KERNEL_GOING && kernel->pid)
         (void)kill(kernel->pid, SIGINT); /* it may just have died; it is not reaped */
+    else if (kernel->state == KERNEL_GOING)
+        kernel->interrupt_later = true;
 }
 
 void kernel_kill(struct kernel *kernel)
@@ -184,6 +194,27 @@ void kernel_alone(struct kernel *kernel)
     kernel->state = KERNEL_FLUSHING;
     feed_end(&kernel->talk);
     order_check_child(&kernel->order);
+}
+
+/*** somebody at the door ***/
+
+static void step_door(struct kernel *kernel)
+{
+    if (!kernel->join_ns)
+        return;
+    pid_t pid = kernel->door_ready ? order_joined(&kernel->order, kernel->number) : 0;
+    if (pid == 0 && clock_ns() >= kernel->join_ns)
+        order_absent(&kernel->order, ETIMEDOUT, "wait at the door");
+    if (kernel->order.failure_code)
+        kernel_kill(kernel);
+    if (pid <= 0 && !kernel->order.failure_code)
+        return;
+    kernel->join_ns = 0;
+    if (pid <= 0)
+        return;
+    kernel->pid = kernel->session = pid;
+    if (kernel->interrupt_later)
+        kernel_interrupt(kernel);
 }
 
 /*** cells ***/
@@ -384,6 +415,10 @@ void kernel_poll(struct kernel *kernel, struct pollset *set)
                            : kernel->cell == CELL_INSIDE || kernel->cell == CELL_OUTSIDE;
     bool room = wire_room(kernel->wire) >= ROOM_MIN;
     pollset_add(set, kernel->channel_fd, listen && room ? POLLIN : 0, &kernel->channel_ready);
+    if (!flushing && kernel->join_ns) {
+        pollset_add(set, kernel->order.config->door_fd, POLLIN, &kernel->door_ready);
+        pollset_wake(set, kernel->join_ns);
+    }
     if (!flushing && kernel->closed_ns)
         pollset_wake(set, kernel->closed_ns + CLOSED_MS * NS_PER_MS);
 }
@@ -391,6 +426,8 @@ void kernel_poll(struct kernel *kernel, struct pollset *set)
 void kernel_step(struct kernel *kernel)
 {
     /* Not while it is being ended: who is about to die may wait for a full pipe until then. */
+    if (kernel->state == KERNEL_GOING)
+        step_door(kernel);
     if (kernel->state == KERNEL_GOING) {
         step_cell(kernel);
         step_output(kernel);

@@ -2,7 +2,8 @@
  * kernel: one process that stays while runs come and go, and what is said with it.
  *
  *   NONE → TAKING     announced; arguments and code arrive
- *        → GOING      forked; the channel is passed on in both directions, output is captured
+ *        → GOING      forked, or called in from the door (door.h), and then without a pid until it has
+ *                     come; the channel is passed on in both directions, output is captured
  *        → ENDING     its process has ended, or must. The loop (agent.c) kills what it has started, and
  *                     says when that is done
  *        → FLUSHING   what is left in channel and pipes, then the exit frame
@@ -40,7 +41,11 @@ struct kernel {
     struct order order;
     bool kill_early; /* asked to die before it was started */
 
-    pid_t pid;     /* 0: none, or reaped */
+    uint64_t join_ns; /* until when somebody must have come to the door; 0: nobody is awaited */
+    short door_ready;
+    bool interrupt_later; /* as soon as it has come */
+
+    pid_t pid;     /* 0: none yet, none, or reaped */
     pid_t session; /* its first pid, also when it is dead: what it started may still be in it */
     int status;    /* as wait() says it */
     bool flooded;

@@ -56,7 +56,8 @@ struct link_exit {
     uint64_t wall_ns, cpu_ns;
     uint64_t stdout_bytes, stderr_bytes; /* written in all */
     bool flooded;                        /* killed for flood_bytes */
-    char failure[200];                   /* "" or why it could not be started */
+    bool absent;       /* of a joined kernel: nobody was there; it can be started without */
+    char failure[200]; /* "" or why it could not be started */
 };
 
 struct link_run_events {
@@ -106,6 +107,9 @@ struct link_kernel_spec {
     const char *cwd;         /* "" : /workspace */
     const char *source;      /* written to LINK_KERNEL_PATH until the kernel ends; NULL: none */
     size_t source_len;
+    bool
+        joined; /* a process waits at the agent's door (engine.h: sandbox_add_kernel) to be it; argv
+                    is then what it was started with, and no source is needed */
 };
 
 struct link_kernel_events {

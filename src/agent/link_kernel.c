@@ -28,6 +28,7 @@ int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
         .flood_bytes = LINK_KERNEL_FLOOD,
         .code_len = spec->source ? spec->source_len : 0,
         .has_code = spec->source != NULL,
+        .joined = spec->joined,
     };
     auto_buf args = BUF_INIT(FRAME_ARGS_MAX);
     int r = link_collect_args(spec->argv, spec->env, spec->cwd, &args, &frame, err);

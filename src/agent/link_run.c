@@ -226,6 +226,7 @@ void link_read_exit(const struct frame_exit *said, uint64_t start_ns, struct lin
         .stdout_bytes = said->stdout_bytes,
         .stderr_bytes = said->stderr_bytes,
         .flooded = said->flooded,
+        .absent = said->absent,
     };
     copy_words(ret->failure, sizeof(ret->failure), said->failure, said->failure_len);
 }

@@ -1,7 +1,9 @@
 #include "agent/order.h"
+#include "agent/door.h"
 #include "agent/guest.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -30,6 +32,12 @@ void order_fail(struct order *order, int code, const char *what)
     (void)snprintf(order->failure, sizeof(order->failure), "%s: %s", what, strerror(code));
 }
 
+void order_absent(struct order *order, int code, const char *what)
+{
+    order->absent |= !order->failure_code;
+    order_fail(order, code, what);
+}
+
 /*** what arrives ***/
 
 /* A new file each time: an old one may be linked, open or being executed somewhere. The guest may read
@@ -53,6 +61,7 @@ void order_begin(struct order *order, const struct frame_run *spec)
     order->args_len = 0;
     order->code_len = 0;
     order->failure_code = 0;
+    order->absent = false;
     if (spec->has_code)
         make_code(order);
 }
@@ -187,6 +196,21 @@ static int pipes_open(struct pipes *pipes, bool with_input, bool with_channel)
     return pipes->in[0] < 0 ? -errno : 0;
 }
 
+/* A kernel lets SIGINT in when it has a handler: an interrupt that comes before must wait, from the
+ * fork on. */
+static pid_t fork_holding_interrupts(const struct config *config)
+{
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &interrupt, &before) < 0)
+        return -errno;
+    pid_t pid = guest_fork(config);
+    if (pid != 0)
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* that it could be set has been seen */
+    return pid;
+}
+
 bool order_launch(struct order *order, bool with_channel, struct process *ret)
 {
     struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
@@ -196,7 +220,7 @@ bool order_launch(struct order *order, bool with_channel, struct process *ret)
         order_fail(order, -r, "make pipes");
         return false;
     }
-    pid_t pid = guest_fork(order->config);
+    pid_t pid = with_channel ? fork_holding_interrupts(order->config) : guest_fork(order->config);
     if (pid == 0) {
         const struct guest_exec exec = {
             .argv = order->argv,
@@ -226,6 +250,116 @@ bool order_launch(struct order *order, bool with_channel, struct process *ret)
     return true;
 }
 
+/*** the door ***/
+
+/* Environment and directory as they cross it; their length, or -E2BIG. */
+static ssize_t put_words(const struct order *order, char *out, struct door_order *ret)
+{
+    size_t at = 0;
+    for (const char *const *var = order->env; *var; var++) {
+        size_t len = strlen(*var) + 1;
+        if (len > DOOR_ENV_MAX - at)
+            return -E2BIG;
+        memcpy(out + at, *var, len);
+        at += len;
+    }
+    ret->env_len = (uint32_t)at;
+    size_t len = strlen(order->cwd) + 1;
+    if (len > DOOR_CWD_MAX)
+        return -E2BIG;
+    ret->cwd_len = (uint32_t)len;
+    memcpy(out + at, order->cwd, len);
+    return (ssize_t)(at + len);
+}
+
+static int send_order(const struct order *order, uint32_t number, const int fds[DOOR_FDS])
+{
+    static char words[DOOR_ENV_MAX + DOOR_CWD_MAX];
+    struct door_order head = { .magic = DOOR_MAGIC, .number = number };
+    ssize_t len = put_words(order, words, &head);
+    if (len < 0)
+        return (int)len;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
+    } control = { .space = { 0 } };
+    struct iovec parts[] = { { &head, sizeof(head) }, { words, (size_t)len } };
+    struct msghdr message = { .msg_iov = parts,
+                              .msg_iovlen = 2,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(DOOR_FDS * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, DOOR_FDS * sizeof(int));
+    return sendmsg(order->config->door_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+bool order_join(struct order *order, uint32_t number, struct process *ret)
+{
+    struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+    int r = order->config->door_fd < 0 ? -ENOTCONN : pipes_open(&pipes, false, true);
+    if (r == 0) {
+        const int fds[DOOR_FDS] = { pipes.in[0], pipes.out[1], pipes.err[1], pipes.channel[1] };
+        r = send_order(order, number, fds);
+    }
+    if (r < 0) {
+        pipes_close(&pipes);
+        order_absent(order, -r, "open the door");
+        return false;
+    }
+    *ret = (struct process){
+        .in_fd = -1,
+        .out_fd = pipes.out[0],
+        .err_fd = pipes.err[0],
+        .channel_fd = pipes.channel[0],
+    };
+    pipes.out[0] = pipes.err[0] = pipes.channel[0] = -1;
+    pipes_close(&pipes);
+    return true;
+}
+
+static bool is_child(pid_t pid)
+{
+    siginfo_t info;
+    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+pid_t order_joined(struct order *order, uint32_t number)
+{
+    struct door_reply reply;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(struct ucred))];
+    } control = { .space = { 0 } };
+    struct iovec part = { &reply, sizeof(reply) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n = recvmsg(order->config->door_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n != (ssize_t)sizeof(reply) || reply.magic != DOOR_MAGIC) {
+        order_absent(order, n < 0 ? errno : EPROTO, "hear from the door");
+        return -1;
+    }
+    if (reply.number != number && reply.number != 0)
+        return 0; /* of an order that was given up */
+    reply.step[sizeof(reply.step) - 1] = '\0';
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    struct ucred who = { 0 };
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&who, CMSG_DATA(header), sizeof(who));
+    if (reply.code || !is_child(who.pid)) {
+        order_absent(order, reply.code > 0 ? reply.code : ESRCH,
+                     reply.code ? reply.step : "join as a stranger");
+        return -1;
+    }
+    return who.pid;
+}
+
 /*** the end ***/
 
 void order_check_child(struct order *order)
@@ -243,6 +377,7 @@ bool order_send_exit(const struct order *order, struct wire *wire, uint32_t numb
                      struct frame_exit *exit)
 {
     exit->failed = order->failure_code != 0;
+    exit->absent = order->absent;
     exit->signaled = !exit->failed && WIFSIGNALED(status);
     exit->code = exit->failed     ? (uint32_t)order->failure_code
                  : exit->signaled ? (uint32_t)WTERMSIG(status)

@@ -17,6 +17,7 @@ struct order {
     int code_fd;
     int failure_fd; /* from the child, until it has become the program */
     int failure_code;
+    bool absent; /* it failed because nobody came to the door */
     char failure[FRAME_FAILURE_MAX + 1];
 
     const char *argv[FRAME_ARGS_COUNT_MAX + 1];
@@ -39,9 +40,16 @@ int order_code(struct order *order, const char *bytes, size_t len);
 /* All has arrived: 0, or -EPROTO. */
 int order_complete(struct order *order);
 
-/* False: it has failed. `with_channel`: descriptor 3 of the program is a stream socket, and orphans
- * among its descendants stay below it. */
+/* False: it has failed. `with_channel`: descriptor 3 of the program is a stream socket, orphans among
+ * its descendants stay below it, and SIGINT is blocked. */
 bool order_launch(struct order *order, bool with_channel, struct process *ret);
+/* The same for a kernel that waits at the door (door.h): gives it its descriptors, environment and
+ * directory. Its pid is not known before order_joined(). False: it has failed. */
+bool order_join(struct order *order, uint32_t number, struct process *ret);
+/* Its reply: the pid of a child of ours; 0: not yet; -1: it has failed. */
+pid_t order_joined(struct order *order, uint32_t number);
+/* Nobody has come, or who came could not. */
+void order_absent(struct order *order, int code, const char *what);
 /* The first failure counts. */
 void order_fail(struct order *order, int code, const char *what);
 /* The child has ended: did it become the program? If not, that is a failure. */

@@ -18,7 +18,7 @@ void run_init(struct run *run, const struct config *config, struct wire *wire)
 
 int run_announce(struct run *run, uint32_t number, const struct frame_run *spec)
 {
-    if (run->state != RUN_IDLE)
+    if (run->state != RUN_IDLE || spec->joined)
         return -EPROTO;
     run->number = number;
     run->kill_early = run->flooded = false;

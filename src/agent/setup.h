@@ -8,6 +8,8 @@
  *                Closed by the agent. When fd 4 is not open at exec the agent takes its defaults:
  *                it runs the guest as its own user, without a filter and without a cgroup.
  *   fd 5, 6, …   `n_cgroups` descriptors of the guest's cgroup, open for as long as the agent lives
+ *   the next     if `has_door`: the agent's end of the door (door.h), through which kernels join that
+ *                the engine has forked elsewhere
  *
  * The agent closes every other descriptor. Its own environment is not used and may be empty.
  *
@@ -37,6 +39,12 @@
 #include <stdint.h>
 
 #define AGENT_WORKSPACE "/workspace"
+/* The guest's environment, where the set-up has none: "NAME=value\0…". */
+#define AGENT_DEFAULT_ENV                                                                          \
+    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"                          \
+    "HOME=/workspace\0"                                                                            \
+    "LANG=C.UTF-8\0"                                                                               \
+    "TERM=dumb"
 #define AGENT_RUN_DIR "/run/belljar" /* holds LINK_CODE_PATH */
 
 enum {
@@ -47,7 +55,7 @@ enum {
 
 enum {
     AGENT_SETUP_MAGIC = 0x4a4c4542, /* "BELJ", little endian */
-    AGENT_SETUP_VERSION = 1,
+    AGENT_SETUP_VERSION = 2,
 
     AGENT_CGROUPS_MAX = 8,
     AGENT_FILTER_MAX = 4096, /* instructions: BPF_MAXINSNS */
@@ -73,7 +81,9 @@ struct agent_setup {
     uint32_t cgroup;               /* enum agent_cgroup */
     uint32_t n_cgroups;            /* descriptors from AGENT_CGROUP_FD on */
     uint32_t n_filter;             /* struct sock_filter that follow; 0: none */
-    uint32_t env_len; /* bytes that follow them: "NAME=value\0…"; 0: the default list */
+    uint32_t env_len;  /* bytes that follow them: "NAME=value\0…"; 0: the default list */
+    uint32_t has_door; /* 0 or 1 */
+    uint32_t unused;
 
     /* Limits of each guest process. Core size 0, locked memory, queues and pending signals are the
      * agent's own small constants. */
@@ -83,6 +93,6 @@ struct agent_setup {
     uint64_t limit_address_space; /* bytes; where no cgroup bounds memory */
     uint64_t limit_stack;
 };
-_Static_assert(sizeof(struct agent_setup) == 72, "no padding, no surprise");
+_Static_assert(sizeof(struct agent_setup) == 80, "no padding, no surprise");
 
 #endif

@@ -140,6 +140,10 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
         .allowed_modules = sandboxes->allowed_modules,
         .blocked_modules = sandboxes->blocked_modules,
         .limits = sandbox_limits(config),
+        .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
+        .kernel_pool_max = (size_t)config->pool_size,
+        .pool_max_creations = (size_t)config->pool_max_creations,
+        .pool_max_age_ms = config->pool_max_age_ms,
     };
 }
 
@@ -156,6 +160,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         .instance = instance,
         .rootfs = config->rootfs,
         .runtime = config->runtime,
+        /* Warming up takes longer than a single run does. */
+        .kernels = { .python = config->zygote && config->pool_enabled ? python_program(config) : "",
+                     .preload = (const char *const *)config->preload.items,
+                     .n_preload = config->preload.count,
+                     .memory_bytes = config->zygote_memory,
+                     .max_forks = (uint64_t)config->zygote_max_forks,
+                     .max_age_ms = config->zygote_max_age_ms,
+                     .huge_pages = config->zygote_huge_pages },
         .uid_base = (uint32_t)config->uid_base,
         .uid_count = (uint32_t)config->uid_count,
         .pool_enabled = config->pool_enabled,

@@ -134,9 +134,17 @@ static void watch_signals(struct serve *serve)
     }
 }
 
+static void on_first_answer(void *data)
+{
+    struct serve *serve = data;
+    if (!serve->stopping)
+        sessions_make_ahead(serve->sandboxes.sessions);
+}
+
 static int start_http(struct serve *serve, struct err *err)
 {
-    int r = web_start(&serve->loop, serve->config, serve->endpoints, &serve->web, err);
+    int r = web_start(&serve->loop, serve->config, serve->endpoints, &serve->sandboxes, &serve->web,
+                      err);
     if (r < 0)
         return r;
     log_info("listening on %s", web_url(serve->web));
@@ -178,6 +186,10 @@ static int serve_run(const struct cli_args *args, struct err *err)
         r = start_http(&serve, err);
     if (r == 0) /* ports are bound, keys are read, and no client has been heard yet */
         r = engine_drop_privileges((uint32_t)config.server_uid, (uint32_t)config.server_uid, err);
+    if (r == 0 && use_http)
+        sessions_make_ahead(serve.sandboxes.sessions);
+    if (r == 0) /* nobody waits for the first answer of a client on stdio longer than needed */
+        mcp_server_on_first_answer(serve.endpoints[0].server, on_first_answer, &serve);
     if (r == 0 && use_stdio)
         serve.stdio = mcp_stdio_start(serve.endpoints[0].server, STDIN_FILENO, STDOUT_FILENO,
                                       on_client_end, &serve);

@@ -20,6 +20,7 @@ struct mount {
 struct web {
     struct http_server *http;
     struct http_guard *guard;
+    const struct sandboxes *sandboxes;
     struct mount *mounts; /* the first is the one at /mcp */
     size_t n_mounts;
     char *url;
@@ -89,6 +90,10 @@ static void metrics_page(const struct web *web, struct http_request *req)
     struct mcp_stats mcp = sum_stats(web);
     struct http_stats http;
     http_server_stats(web->http, &http);
+    struct session_stats sessions;
+    sessions_stats(web->sandboxes->sessions, &sessions);
+    struct engine_stats engine;
+    engine_stats(web->sandboxes->engine, &engine);
     const struct {
         const char *name, *type, *help;
         double value;
@@ -114,6 +119,30 @@ static void metrics_page(const struct web *web, struct http_request *req)
           (double)http.requests_total },
         { "belljar_http_bad_requests_total", "counter", "HTTP requests refused as malformed.",
           (double)http.bad_requests_total },
+        { "belljar_sessions", "gauge", "Open sessions, each with a sandbox.",
+          (double)sessions.sessions_open },
+        { "belljar_sessions_total", "counter", "Sessions opened.",
+          (double)sessions.sessions_total },
+        { "belljar_sandboxes", "gauge",
+          "Sandboxes in use: of sessions, and with a kernel made ahead.",
+          (double)engine.sandboxes_open },
+        { "belljar_pool_ready", "gauge", "Sandboxes without a kernel that wait ready.",
+          (double)engine.pool_ready },
+        { "belljar_pool_hits_total", "counter", "Sandboxes taken from the pool.",
+          (double)engine.pool_hits },
+        { "belljar_pool_misses_total", "counter", "Sandboxes that had to be made when needed.",
+          (double)engine.pool_misses },
+        { "belljar_kernel_pool_ready", "gauge", "Python kernels that wait ready.",
+          (double)sessions.kernels_ready },
+        { "belljar_kernel_pool_making", "gauge", "Python kernels being made ahead of need.",
+          (double)sessions.kernels_making },
+        { "belljar_kernel_pool_hits_total", "counter", "Sessions that got a kernel from the pool.",
+          (double)sessions.kernel_hits },
+        { "belljar_kernel_pool_misses_total", "counter",
+          "Sessions that wanted one when none was ready.", (double)sessions.kernel_misses },
+        { "belljar_kernel_pool_failures_total", "counter",
+          "Kernels that could not be made ahead, or ended while they waited.",
+          (double)sessions.kernel_failures },
         { "process_resident_memory_bytes", "gauge", "Resident memory of the server.",
           resident_bytes() },
     };
@@ -266,7 +295,7 @@ static void mount_all(struct web *web, const struct config *config,
 }
 
 int web_start(uv_loop_t *loop, const struct config *config, const struct web_endpoint *endpoints,
-              struct web **ret, struct err *err)
+              const struct sandboxes *sandboxes, struct web **ret, struct err *err)
 {
     int r = check_access(config, err);
     if (r < 0)
@@ -282,6 +311,7 @@ int web_start(uv_loop_t *loop, const struct config *config, const struct web_end
         return r;
     }
     web->guard = make_guard(config);
+    web->sandboxes = sandboxes;
     mount_all(web, config, endpoints);
     web->url = xasprintf("%s://%s/mcp", options.tls_cert ? "https" : "http", bound);
     *ret = web;

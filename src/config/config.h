@@ -89,12 +89,18 @@ struct config {
     char *rootfs;
     char *runtime;
     char *python;
+    bool zygote;
+    struct config_list preload;
+    size_t zygote_memory;
+    int64_t zygote_max_forks;
+    uint64_t zygote_max_age_ms;
+    bool zygote_huge_pages;
     struct config_list allow_missing;
     enum config_auto require_limits;
     int64_t uid_base, uid_count;
     int64_t server_uid;
     bool pool_enabled;
-    int64_t pool_size, pool_max_creations;
+    int64_t pool_size, kernel_pool_size, pool_max_creations;
     uint64_t pool_max_age_ms;
 
     /* Limits of a sandbox */

@@ -274,6 +274,24 @@ const struct option config_options[] = {
     { SANDBOX, STRING("python", python, "", 0, PATH, .placeholder = "PROGRAM",
         .help = "The Python interpreter, as sandboxes see it. Not set: that of the runtime, else "
                 "python3.") },
+    { SANDBOX, BOOL("zygote", zygote, "true",
+        .help = "Keep a Python process with the preloaded modules, and fork kernels from it into "
+                "sandboxes instead of starting each anew. Not without pool_enabled.") },
+    { SANDBOX, LIST("preload", preload, "numpy,pandas,matplotlib.pyplot,IPython", 0, 200,
+        .placeholder = "MODULE,...", .check = is_module,
+        .allowed = "names of Python modules such as numpy or matplotlib.pyplot",
+        .help = "Modules that a forked kernel has imported already; those that the interpreter lacks "
+                "are left out.") },
+    { SANDBOX, SIZE("zygote_memory", zygote_memory, "2g", 64 * MB, 1024.0 * GB,
+        .help = "Memory of the process that kernels are forked from, with the page tables of its "
+                "forks. At the limit it is replaced.") },
+    { SANDBOX, INT("zygote_max_forks", zygote_max_forks, "5000", 1, 1000000000,
+        .help = "After so many kernels that process is renewed, in the background.") },
+    { SANDBOX, DURATION("zygote_max_age", zygote_max_age, "1h", SECOND, 365.0 * DAY,
+        .help = "After this time, too.") },
+    { SANDBOX, BOOL("zygote_huge_pages", zygote_huge_pages, "true",
+        .help = "Put its memory into huge pages, which makes forks quicker and costs some memory, "
+                "once.") },
     { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
         .check = is_layer,
         .allowed = "names of layers as belljar doctor prints them, such as memory_limit",
@@ -290,13 +308,17 @@ const struct option config_options[] = {
     { SANDBOX, INT("server_uid", server_uid, "65534", 1, 2000000000,
         .help = "As root: the user id that the server takes once it has started.") },
     { SANDBOX, BOOL("pool_enabled", pool_enabled, "true",
-        .help = "Make sandboxes ahead of need.") },
+        .help = "Make sandboxes and Python kernels ahead of need.") },
     { SANDBOX, INT("pool_size", pool_size, "8", 1, 256,
-        .help = "How many sandboxes wait ready.") },
+        .help = "How many sandboxes wait ready; and the most kernels that do.") },
+    { SANDBOX, INT("kernel_pool_size", kernel_pool_size, "2", 0, 256,
+        .help = "How many more wait with a Python kernel that has started. While more are asked "
+                "for than are ready there are up to pool_size; 0: none. They are made from the first "
+                "request on (HTTP: from the start).") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
-        .help = "A sandbox that has waited this long is replaced.") },
+        .help = "A sandbox, with or without a kernel, that has waited this long is replaced.") },
     { SANDBOX, INT("pool_max_creations", pool_max_creations, "2", 1, 64,
-        .help = "How many sandboxes are made at the same time.") },
+        .help = "How many sandboxes are made at the same time, and how many kernels.") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
         .help = "Memory of a sandbox: processes and files in memory together, no swap.") },

@@ -108,6 +108,11 @@ void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sa
     sandbox->engine->ops->watch(sandbox);
 }
 
+void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+{
+    sandbox->engine->ops->add_kernel(sandbox, on_added, data);
+}
+
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
 {
     sandbox->engine->ops->usage(sandbox, on_usage, data);

@@ -4,9 +4,10 @@
  *   1. engine_open()       pick one by name; probes the host, fails closed
  *   2. engine_start()      plan → a sandbox with a connected agent; asynchronous, cancellable
  *   3. sandbox_fd()        the byte stream to the agent: the caller speaks agent/frame.h over it
- *   4. sandbox_usage()     counters that the host itself keeps
- *   5. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
- *   6. engine_close()      destroys what is left
+ *   4. sandbox_add_kernel() puts a warm Python into it
+ *   5. sandbox_usage()     counters that the host itself keeps
+ *   6. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
+ *   7. engine_close()      destroys what is left
  *
  * Promises: after engine_start() fails or is cancelled the host is as it was before. A sandbox that
  * dies by itself is reported once through on_died and still has to be destroyed by its owner. All
@@ -66,7 +67,15 @@ struct engine_options {
     const char *instance;  /* names what is ours */
     const char *rootfs;    /* "" : the host's own /usr, read-only */
     const char *runtime;   /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
-    uint32_t uid_base;     /* as root: first outside uid of the range */
+    struct {
+        const char *python;         /* as sandboxes see it; "" : no kernels are made ahead */
+        const char *const *preload; /* names of modules */
+        size_t n_preload;
+        uint64_t memory_bytes;          /* of the process that they are forked from */
+        uint64_t max_forks, max_age_ms; /* after which it is renewed */
+        bool huge_pages;                /* for its memory: forks are quicker */
+    } kernels;
+    uint32_t uid_base; /* as root: first outside uid of the range */
     uint32_t uid_count;
     unsigned allow_missing; /* enum engine_layer: go on without these */
     bool pool_enabled;
@@ -124,6 +133,14 @@ const char *sandbox_id(const struct sandbox *sandbox); /* for logs; not a secret
 
 void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sandbox, void *data),
                      void *data);
+
+/* Puts a process into the sandbox that has a Python interpreter with the preloaded modules in it, as a
+ * guest like any other, at the agent's door: link_kernel_start() with `joined` makes it the kernel.
+ * Exactly one call of on_added follows, unless the sandbox is destroyed before: 0, or a negative errno
+ * when there is none to be had now, and the caller starts a kernel the long way; -EAGAIN: there will be
+ * soon, for a caller that has time. One at a time. */
+typedef void sandbox_added_fn(int code, void *data);
+void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
 
 struct sandbox_usage {
     uint64_t memory_bytes, memory_peak_bytes;

@@ -18,6 +18,7 @@ struct engine_ops {
     void (*cancel)(struct engine_pending *pending);
     /* on_died has been set: tell, from the loop, if it is dead already. */
     void (*watch)(struct sandbox *sandbox);
+    void (*add_kernel)(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
     void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
     void (*destroy)(struct sandbox *sandbox);
 };

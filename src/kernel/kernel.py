@@ -106,7 +106,9 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
+    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -242,10 +244,13 @@ class Streams:
     """sys.stdin, stdout, stderr and the descriptors below them, as each run should find them."""
 
     def __init__(self):
+        self.stdin = self.stdout = self.stderr = None
+        self.connect()
+
+    def connect(self):
         # Whatever the guest does to 0, 1 and 2, these know where they led.
         self.spare = [hide_descriptor(fd) for fd in range(3)]
         self.identity = [self.identify(fd) for fd in self.spare]
-        self.stdin = self.stdout = self.stderr = None
 
     @staticmethod
     def identify(fd):
@@ -334,7 +339,6 @@ class Children:
     def __init__(self):
         self.own = set()
         self.seen = {}  # number of an ended one: since when
-        self.waiting = 0  # calls of os.system, which waits for its own
 
     def watch(self):
         """Note from now on what the guest starts."""
@@ -342,7 +346,7 @@ class Children:
         for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp"):
             if hasattr(guests_os, name):
                 setattr(guests_os, name, self.noting(getattr(guests_os, name)))
-        guests_os.system = self.waited_for(guests_os.system)
+        guests_os.system = disguise(lambda command: self.run_shell(command), guests_os.system)
         lower = sys.modules.get("_posixsubprocess") or importlib.import_module("_posixsubprocess")
         lower.fork_exec = self.noting(lower.fork_exec)
         if "subprocess" in sys.modules:
@@ -360,25 +364,30 @@ class Children:
             if number:
                 self.own.add(number)
             else:  # we are the child
-                self.own, self.seen, self.waiting = set(), {}, 0
+                self.own, self.seen = set(), {}
             return started
 
         return disguise(function, start)
 
-    def waited_for(self, call):
-        def function(*args, **kwargs):
-            self.reap()
-            self.waiting += 1
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self.waiting -= 1
-
-        return disguise(function, call)
+    def run_shell(self, command):
+        """os.system(), which in C ignores SIGINT while it waits."""
+        command = os.fsencode(command)
+        sys.audit("os.system", command)
+        self.reap()
+        shell = os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ)
+        self.own.add(shell)
+        try:
+            return os.waitpid(shell, 0)[1]
+        except ChildProcessError:  # SIGCHLD is ignored
+            return -1
+        except BaseException:
+            os.kill(shell, signal.SIGKILL)
+            os.waitpid(shell, 0)
+            raise
 
     def reap(self):
         try:
-            if self.waiting or not has_ended(os.P_ALL, 0):
+            if not has_ended(os.P_ALL, 0):
                 return
             children = set()
             for thread in os.listdir("/proc/self/task"):
@@ -446,10 +455,17 @@ def display(*objects, include=None, exclude=None, metadata=None, raw=False, **_)
             KERNEL.display(value, include, exclude, metadata)
 
 
+def get_ipython():
+    """IPython's shell. Libraries look for this among the builtins, where IPython puts it."""
+    return KERNEL.get_ipython()
+
+
 no_input.__name__ = no_input.__qualname__ = "input"
 builtins.input = no_input
 builtins.exit = builtins.quit = leave
 builtins.display = display
+if importlib.util.find_spec("IPython") is not None:
+    builtins.get_ipython = get_ipython
 
 PRISTINE = {}
 PRISTINE_VALUES = ()
@@ -516,6 +532,15 @@ class AfterImport:
         return load
 
 
+def after_matplotlib(matplotlib):
+    """Lend it the list of fonts that was made with the environment: to look for them takes long."""
+    place = matplotlib.get_cachedir()
+    made = f"{sys.prefix}/share/belljar"
+    for name in os.listdir(made) if place and os.path.isdir(made) else ():
+        if name.startswith("fontlist-") and not os.path.lexists(f"{place}/{name}"):
+            os.symlink(f"{made}/{name}", f"{place}/{name}")
+
+
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
@@ -536,6 +561,11 @@ def after_plotly(plotly_io):
     plotly_io.show = show
 
 
+def after_kaleido(scope):
+    # Its browser forks pages from a process that gives up capabilities, a call that a sandbox refuses.
+    scope.PlotlyScope._scope_chromium_args += ("--no-zygote",)
+
+
 def after_pillow_show(image_show):
     class Viewer(image_show.Viewer):
         def show(self, image, **options):
@@ -548,9 +578,11 @@ def after_pillow_show(image_show):
 AFTER_IMPORT = AfterImport(
     {
         "IPython": lambda ipython: KERNEL.make_shell(),
+        "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
+        "kaleido.scopes.plotly": after_kaleido,
         "subprocess": lambda module: KERNEL.children.watch_subprocess(module),
         "PIL.ImageShow": after_pillow_show,
     }
@@ -1132,6 +1164,8 @@ class Kernel:
         elif importlib.util.find_spec("IPython") is not None:
             self.namespace["get_ipython"] = self.get_ipython
         self.hidden = dict(self.namespace)
+        if self.shell is not None:
+            self.shell.user_ns_hidden.update(self.hidden)  # what %who leaves out
 
     # -- a run --
 
@@ -1165,6 +1199,9 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
+        if run.options["forget"]:
+            linecache.clearcache()
+            self.reset()
 
         notes = run.notes()
         if refused:
@@ -1437,11 +1474,22 @@ class Kernel:
             return
         fitting = run.fit(data)
         if fitting and self.channel is not None:
+            self.print_display(fitting)
             metadata = json.loads(json.dumps(metadata or {}, default=str))
             message = {"op": "display", "id": run.id, "data": fitting, "metadata": metadata}
             if not self.channel.send(message):
                 run.left_out["displays too large to send"] += 1
         self.interrupts.check()
+
+    def print_display(self, data):
+        """Put a text where it belongs among what is printed: only here is that order known."""
+        if "image/png" in data or "image/jpeg" in data or "text/plain" not in data:
+            return
+        if self.run.options["print_displays"]:
+            try:
+                print(data["text/plain"], file=self.streams.stdout, flush=True)
+            except Exception:  # the guest has closed or patched it
+                pass
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
@@ -1591,7 +1639,10 @@ class Kernel:
     # -- a life --
 
     def open(self, fd, workspace):
-        self.streams = Streams()
+        if self.streams is None:
+            self.streams = Streams()
+        else:  # a zygote's, on other descriptors
+            self.streams.connect()
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
         self.workspace = Workspace(workspace)
@@ -1600,7 +1651,9 @@ class Kernel:
         self.streams.restore()
         self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        self.keep_modules()
+        # In a zygote's child they are kept already, and a copy touches a page for each.
+        if len(sys.modules) != len(self.modules):
+            self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
@@ -1914,6 +1967,8 @@ def set_environment():
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("MPLBACKEND", "agg")
+    # The home directory is the workspace, where caches would be taken for results.
+    os.environ.setdefault("XDG_CACHE_HOME", "/tmp/.cache")
     # The script's own directory gives way to the current one, as in a notebook.
     if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(KERNEL_FILE)):
         del sys.path[0]
@@ -1943,6 +1998,7 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    KERNEL.keep_modules()
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -1982,12 +2038,12 @@ def warm_up(imported):
         spare = KERNEL.streams.spare if KERNEL.streams else []
         for fd in (*saved, null, *spare):
             os.close(fd)
+        spare.clear()
         os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
         sys.modules["asyncio"].set_event_loop(None)
-    KERNEL.streams = None
     KERNEL.run = Run()
     linecache.clearcache()
     KERNEL.reset()
@@ -2013,8 +2069,7 @@ def locate_numpy_state():
         NUMPY_STATE = None
 
 
-def after_fork():
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+def seed_generators():
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if NUMPY_STATE is not None:
@@ -2022,6 +2077,12 @@ def after_fork():
         sys.modules["ctypes"].memmove(NUMPY_STATE, state, len(state))
     elif numpy_random is not None:
         numpy_random.seed()
+
+
+def after_fork(seeded=False):
+    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    if not seeded:
+        seed_generators()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
@@ -2032,12 +2093,14 @@ def after_fork():
     gc.enable()
 
 
-def serve(fd=3, workspace="/workspace"):
-    """Be a kernel on this descriptor until it is closed. Does not return."""
+def serve(fd=3, workspace="/workspace", seeded=False):
+    """Be a kernel on this descriptor until it is closed. Does not return.
+
+    `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
+    """
     status = 1
     try:
-        set_environment()
-        after_fork()
+        after_fork(seeded)
         KERNEL.open(fd, workspace)
         KERNEL.loop_forever()
         status = 0
@@ -2051,6 +2114,7 @@ def serve(fd=3, workspace="/workspace"):
 
 
 def main(argv):
+    set_environment()
     serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
 
 

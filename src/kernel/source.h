@@ -7,4 +7,8 @@
 extern const char kernel_source[];
 extern const size_t kernel_source_len;
 
+/* Environment of every kernel beyond the agent's own list, as elements of an array. */
+#define KERNEL_ENVIRONMENT                                                                         \
+    "PYTHONDONTWRITEBYTECODE=1", "MPLBACKEND=agg", "MPLCONFIGDIR=/tmp/.matplotlib"
+
 #endif

@@ -71,7 +71,11 @@ static void call_free(struct mcp_call *call)
     free(call->last_listed);
     outlet_unref(call->outlet);
     free(call->owner);
+    struct mcp_server *server = call->server;
     free(call);
+    void (*on_first)(void *data) = steal_ptr(&server->on_first_answer);
+    if (on_first)
+        on_first(server->on_first_answer_data);
 }
 
 void call_hold(struct mcp_call *call)

@@ -119,6 +119,11 @@ struct mcp_stats {
 };
 void mcp_server_stats(const struct mcp_server *server, struct mcp_stats *ret);
 
+/* `on_first` once, when the first request of all has been answered: the time to begin with what only a
+ * server that is used needs. */
+void mcp_server_on_first_answer(struct mcp_server *server, void (*on_first)(void *data),
+                                void *data);
+
 /* --- what is offered: all structs are borrowed and must outlive the server ------------------ */
 
 enum mcp_hint {

@@ -61,6 +61,12 @@ void mcp_server_on_watch(struct mcp_server *server, void (*on_watch)(const char 
     server->watch_data = data;
 }
 
+void mcp_server_on_first_answer(struct mcp_server *server, void (*on_first)(void *data), void *data)
+{
+    server->on_first_answer = on_first;
+    server->on_first_answer_data = data;
+}
+
 static json_t *capability(bool list_changed)
 {
     json_t *object = json_object();

@@ -72,6 +72,8 @@ struct mcp_server {
     struct list peers;
     struct list orphans; /* calls whose client is gone and whose handler is still at it */
     struct mcp_stats stats;
+    void (*on_first_answer)(void *data);
+    void *on_first_answer_data;
     unsigned char seal_key[SEAL_KEY_SIZE];
 };
 

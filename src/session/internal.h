@@ -1,8 +1,9 @@
 /*
  * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
- * run.c owns runs (queue, time limits, outcome); plan.c knows what guests are given; gather.c takes
- * what a run writes, output.c shows it, keep.c puts it into files when it is long; language.c knows
- * how to start an interpreter; kernel.c speaks to Python's.
+ * pool.c owns those that are made ahead of need; run.c owns runs (queue, time limits, outcome);
+ * plan.c knows what guests are given; gather.c takes what a run writes, output.c shows it, keep.c puts
+ * it into files when it is long; language.c knows how to start an interpreter; kernel.c speaks to
+ * Python's.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -20,6 +21,11 @@ struct sessions {
     struct session_options options;
     struct list all; /* struct session_ref, the longest unused first */
     size_t count;
+    size_t n_opening;     /* of those, not ready yet */
+    struct list *buckets; /* the same by owner and id */
+    size_t n_buckets;     /* a power of two */
+    uint64_t hash_seed;
+    struct pool *pool;
     struct timer *sweep;
     struct session_stats stats;
     struct session_watch watch;
@@ -35,13 +41,16 @@ enum session_state {
 
 struct session_ref {
     struct sessions *sessions;
-    struct list link; /* sessions->all */
+    struct list link;   /* sessions->all, or a list of the pool */
+    struct list bucket; /* sessions->buckets */
     char id[SESSION_ID_MAX + 1];
-    char *owner;
+    char *owner; /* NULL: made ahead, and nobody's yet */
     enum session_state state;
+    unsigned holds; /* frames on the stack that will look at it again */
     struct sandbox_limits limits;
     char **env;            /* "NAME=value" for what runs, ends with NULL */
     json_t *kernel_config; /* members of its "configure" message */
+    bool configured;       /* the kernel has got them */
     struct engine_pending *pending;
     struct sandbox *sandbox;
     struct link *agent;
@@ -50,11 +59,15 @@ struct session_ref {
     struct list runs; /* struct run, in order; the first may be running */
     size_t n_runs, runs_total;
     bool transient;
+    bool warm;                       /* made ahead: its kernel is ready */
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
 
-    struct run *cell;  /* what the kernel is at; NULL: nothing */
+    struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
+    bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    struct timer *again;
+    bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 
@@ -65,20 +78,49 @@ struct session_ref {
 
 /* NULL when there is none of that id and owner. Counts as use. */
 struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id);
-/* A new one, being opened; NULL and err when there are too many, or the plan cannot be. */
+/* A new one, being opened or from the pool; NULL and err when there are too many, or the plan cannot
+ * be. `python`: that is what it will be used for first. */
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct session_plan *plan, struct err *err);
+                                 const struct session_plan *plan, bool python, struct err *err);
+/* One that is nobody's, being opened: neither in the table nor counted. The plan has been checked. */
+struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan);
+/* Used now: the idle clock begins anew. */
+void session_touch(struct session_ref *session);
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
+/* Between these it may end, but its memory stays. */
+void session_hold(struct session_ref *session);
+void session_release(struct session_ref *session);
+
+/*** pool.c ***/
+
+/* NULL when the options want none, which all of these take. Idle until pool_start(). */
+struct pool *pool_new(struct sessions *sessions);
+void pool_start(struct pool *pool);
+/* One whose Python is ready, or will be sooner than a new one's; it has left the pool. NULL: none. */
+struct session_ref *pool_take(struct pool *pool);
+/* Something has changed that it may have waited for. */
+void pool_pump(struct pool *pool);
+/* A session that is nobody's ends. */
+void pool_lost(struct pool *pool, struct session_ref *session);
+/* The kernel of a session that is nobody's has ended between cells. */
+void pool_on_kernel_lost(struct session_ref *session);
+void pool_free(struct pool *pool);
 
 /*** plan.c ***/
 
-/* Fills in env and kernel_config. 0, or -EINVAL and err. */
-int plan_take(struct session_ref *session, const struct session_plan *plan, struct err *err);
+/* 0, or -EINVAL and err. */
+int plan_check(const struct session_plan *plan, struct err *err);
+/* Fills in env and kernel_config, in place of those that are there. */
+void plan_take(struct session_ref *session, const struct session_plan *plan);
 void plan_done(struct session_ref *session);
 
 /*** run.c ***/
 
+/* Queues a cell that leaves no trace: it starts the kernel and tries it. It counts nowhere.
+ * on_done as for a run; the session may have ended, or have got an owner, by then. */
+void session_warm_up(struct session_ref *session, uint64_t timeout_ms,
+                     void (*on_done)(const struct run_result *result, void *data), void *data);
 /* Starts the next run if there is one and none is running. */
 void session_pump(struct session_ref *session);
 /* Tells every run of a session that has ended. */
@@ -91,8 +133,10 @@ struct cell {
     const char *code;
     const json_t *state; /* variables to set before; NULL: none */
     bool want_state;
+    bool forget; /* leave no trace of it */
 };
-/* Starts the kernel if there is none and gives it the cell. Events go to the functions below. */
+/* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
+ * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
 /* How much of the beginning of each stream the agent shall send. */
@@ -103,6 +147,8 @@ void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
 void run_on_display(struct run *run, json_t *display, size_t len);               /* takes it */
 void run_on_done(struct run *run, json_t *done, const struct link_exit *totals); /* takes it */
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
+void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
+bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
 
 /*** output.c ***/
 

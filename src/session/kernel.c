@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
+
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
 static void end_cell(const struct link_exit *totals, void *data)
@@ -71,16 +73,24 @@ static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
         run_on_gap(session->cell, stream, bytes);
 }
 
+static void begin(struct session_ref *session, bool joined);
+
 static void on_exit_frame(const struct link_exit *exit, void *data)
 {
     struct session_ref *session = data;
     if (!exit)
         return; /* the session ends, and tells its runs */
+    if (exit->absent && session->joined && session->cell) {
+        begin(session, /* joined= */ false);
+        return;
+    }
     json_decref(session->cell_done);
     session->cell_done = NULL;
     struct run *run = steal_ptr(&session->cell);
     if (run)
         run_on_kernel_lost(run, exit);
+    else if (!session->owner)
+        pool_on_kernel_lost(session);
 }
 
 static int send_message(struct session_ref *session, const json_t *message, struct err *err)
@@ -90,9 +100,11 @@ static int send_message(struct session_ref *session, const json_t *message, stru
     return link_kernel_send(session->agent, text.data, text.len, err);
 }
 
-/* What is the session's own about its kernel. Before the first cell, and once. */
+/* What is the session's own about its kernel. Before the first cell, and once; of a kernel made ahead
+ * once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
+    session->configured = true;
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
@@ -100,53 +112,120 @@ static int configure(struct session_ref *session, struct err *err)
     return send_message(session, message, err);
 }
 
-static int start_kernel(struct session_ref *session, struct err *err)
+/* What an interpreter and its libraries look at once, at their start: then it has to be a new one. */
+static bool wants_new_interpreter(const struct session_ref *session)
+{
+    static const char *const prefixes[] = { "PYTHON", "LD_",  "MPL",      "LANG",
+                                            "LC_",    "OMP_", "MKL_",     "OPENBLAS_",
+                                            "GLIBC_", "TCL",  "NUMEXPR_", "IPYTHON" };
+    for (char **word = session->env; *word; word++)
+        for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+            if (str_has_prefix(*word, prefixes[i]))
+                return true;
+    return false;
+}
+
+/* `joined`: sandbox_add_kernel() has put it there. */
+static int start_kernel(struct session_ref *session, bool joined, struct err *err)
 {
     const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
-    const char *env[3 + 2 * SESSION_ENV_COUNT + 1] = { "PYTHONDONTWRITEBYTECODE=1",
-                                                       "MPLBACKEND=agg",
-                                                       "MPLCONFIGDIR=/tmp/.matplotlib" };
+    static const char *const always[] = { KERNEL_ENVIRONMENT };
+    const char *env[ARRAY_SIZE(always) + 2 * SESSION_ENV_COUNT + 1] = { KERNEL_ENVIRONMENT };
     for (size_t i = 0; session->env[i]; i++)
-        env[3 + i] = session->env[i];
+        env[ARRAY_SIZE(always) + i] = session->env[i];
     static const struct link_kernel_events events = {
         .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
     };
     const struct link_kernel_spec spec = { .argv = argv,
                                            .env = env,
                                            .cwd = "",
-                                           .source = kernel_source,
-                                           .source_len = kernel_source_len };
-    int r = link_kernel_start(session->agent, &spec, &events, session, err);
-    return r < 0 ? r : configure(session, err);
+                                           .source = joined ? NULL : kernel_source,
+                                           .source_len = joined ? 0 : kernel_source_len,
+                                           .joined = joined };
+    session->joined = joined;
+    session->configured = false;
+    return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
-static json_t *cell_options(const struct session_options *options)
+static json_t *cell_options(const struct session_options *options, bool forget)
 {
     json_t *wanted = json_object();
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
+    if (forget)
+        json_put(wanted, "forget", json_true());
     return wanted;
 }
 
-int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
-               struct err *err)
+static int send_cell(struct session_ref *session, const struct cell *cell, struct err *err)
 {
     const struct session_options *options = &session->sessions->options;
-    int r = link_kernel_alive(session->agent) ? 0 : start_kernel(session, err);
+    int r = session->configured ? 0 : configure(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, run_head_bytes(run), options->output_bytes / 2,
-                             options->flood_bytes, err);
+        r = link_kernel_cell(session->agent, run_head_bytes(session->cell),
+                             options->output_bytes / 2, options->flood_bytes, err);
     if (r < 0)
         return r;
-    session->cell = run;
     auto_json *request = json_object();
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(options));
+    json_put(request, "options", cell_options(options, cell->forget));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
     if (cell->want_state)
         json_put(request, "want_state", json_true());
     return send_message(session, request, err);
+}
+
+static void begin(struct session_ref *session, bool joined)
+{
+    struct err err = { 0 };
+    struct cell cell;
+    run_cell(session->cell, &cell);
+    int r = start_kernel(session, joined, &err);
+    if (r == 0)
+        r = send_cell(session, &cell, &err);
+    if (r < 0)
+        session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
+    else if (run_is_stopping(session->cell))
+        link_kernel_interrupt(session->agent);
+}
+
+static void on_added(int code, void *data);
+
+static void add_kernel(void *data)
+{
+    struct session_ref *session = data;
+    sandbox_add_kernel(session->sandbox, on_added, session);
+}
+
+static void on_added(int code, void *data)
+{
+    struct session_ref *session = data;
+    if (code == -EAGAIN && !session->owner) { /* made ahead: it can wait for what is worth more */
+        if (!session->again)
+            session->again = timer_new(session->sessions->loop, add_kernel, session);
+        timer_start(session->again, AGAIN_MS);
+        return;
+    }
+    session->adding = false;
+    if (session->cell && session->agent) /* else its run has been given up meanwhile */
+        begin(session, /* joined= */ code == 0);
+}
+
+int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
+               struct err *err)
+{
+    session->cell = run;
+    if (link_kernel_alive(session->agent))
+        return send_cell(session, cell, err);
+    if (wants_new_interpreter(session)) {
+        int r = start_kernel(session, /* joined= */ false, err);
+        return r < 0 ? r : send_cell(session, cell, err);
+    }
+    if (!session->adding)
+        add_kernel(session);
+    session->adding = true;
+    return 0;
 }

@@ -146,17 +146,30 @@ static char **env_words(const json_t *env)
     return words;
 }
 
-int plan_take(struct session_ref *session, const struct session_plan *plan, struct err *err)
+void plan_done(struct session_ref *session)
 {
-    const struct session_options *options = &session->sessions->options;
+    for (char **word = session->env; word && *word; word++)
+        free(*word);
+    free(session->env);
+    json_decref(session->kernel_config);
+    session->env = NULL;
+    session->kernel_config = NULL;
+}
+
+int plan_check(const struct session_plan *plan, struct err *err)
+{
     int r = session_check_env(plan->env, err);
     if (r == 0)
         r = session_check_modules(plan->allowed_modules, "allowed_modules", err);
     if (r == 0)
         r = session_check_modules(plan->blocked_modules, "blocked_modules", err);
-    if (r < 0)
-        return r;
+    return r;
+}
 
+void plan_take(struct session_ref *session, const struct session_plan *plan)
+{
+    const struct session_options *options = &session->sessions->options;
+    plan_done(session);
     json_t *env = options->env ? json_deep_copy(options->env) : json_object();
     json_t *policies = json_array();
     if (plan->env)
@@ -167,13 +180,4 @@ int plan_take(struct session_ref *session, const struct session_plan *plan, stru
     session->kernel_config = json_object();
     json_put(session->kernel_config, "env", env);
     json_put(session->kernel_config, "policies", policies);
-    return 0;
-}
-
-void plan_done(struct session_ref *session)
-{
-    for (char **word = session->env; word && *word; word++)
-        free(*word);
-    free(session->env);
-    json_decref(session->kernel_config);
 }

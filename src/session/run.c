@@ -46,8 +46,9 @@ struct run {
     uint64_t timeout_ms;
     bool transient;
     bool python;
+    bool warm_up; /* ours, not a client's */
 
-    uint64_t started_ms;
+    uint64_t started_ns;
     struct timer *timer;
     struct output output;
     struct gather gather;
@@ -110,11 +111,13 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
 {
     struct session_ref *session = run->session;
     list_remove(&run->link);
-    session->n_runs--;
     if (session->cell == run)
         session->cell = NULL;
-    session->sessions->stats.runs_total[outcome]++;
-    session->last_used_ms = clock_ms();
+    if (!run->warm_up) {
+        session->n_runs--;
+        session->sessions->stats.runs_total[outcome]++;
+        session->last_used_ms = clock_ms();
+    }
 
     gather_finish(&run->gather);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
@@ -130,7 +133,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .error = error,
         .has_exit_code = run->has_exit && !run->exit.failure[0] && !run->python,
         .exit_code = run->exit.signaled ? 128 + run->exit.code : run->exit.code,
-        .duration_ms = run->started_ms ? (double)(clock_ms() - run->started_ms) : 0,
+        .duration_ms = run->started_ns ? (double)(uv_hrtime() - run->started_ns) / 1e6 : 0,
         .cpu_ms = (double)run->exit.cpu_ns / 1e6,
         .output = chunks,
         .n_output = run->output.count,
@@ -143,7 +146,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
-    if (session->sessions->watch.on_run)
+    if (session->sessions->watch.on_run && session->owner)
         session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
@@ -160,7 +163,8 @@ static enum outcome judge(const struct run *run)
         return OUTCOME_TIMEOUT;
     if (run->cancelled)
         return OUTCOME_INTERRUPTED;
-    if (!exit->signaled && exit->code == 0 && !exit->failure[0])
+    /* A kernel that leaves with os._exit(0) takes the state with it: not a success. */
+    if (!exit->signaled && exit->code == 0 && !exit->failure[0] && !run->kernel_lost)
         return OUTCOME_OK;
     if (run->memory_hit)
         return OUTCOME_MEMORY_LIMIT;
@@ -236,17 +240,18 @@ static char *explain(const struct run *run, enum outcome outcome)
 /* Tells the run and goes on with the session, which its owner may have closed meanwhile. */
 static void run_finish(struct run *run, enum outcome outcome, const char *error)
 {
-    struct sessions *sessions = run->session->sessions;
-    auto_free char *owner = xstrdup(run->session->owner);
-    auto_free char *id = xstrdup(run->session->id);
+    struct session_ref *session = run->session;
     bool transient = run->transient;
+    session_hold(session);
     run_tell(run, outcome, error, transient);
-
-    struct session_ref *session = session_find(sessions, owner, id);
-    if (session && transient)
-        session_end(session, OUTCOME_INTERRUPTED, "the session was for one run");
-    else if (session)
-        session_pump(session);
+    if (session->state != SESSION_ENDED) {
+        session_touch(session);
+        if (transient)
+            session_end(session, OUTCOME_INTERRUPTED, "the session was for one run");
+        else
+            session_pump(session);
+    }
+    session_release(session);
 }
 
 static void run_told(struct run *run)
@@ -343,13 +348,6 @@ void run_on_display(struct run *run, json_t *display, size_t len)
         return;
     }
     run->display_bytes += len;
-    const json_t *data = json_object_get(display, "data");
-    const json_t *text = json_object_get(data, "text/plain");
-    bool image = json_object_get(data, "image/png") || json_object_get(data, "image/jpeg");
-    if (json_is_string(text) && !image) { /* where it happened, among what was printed */
-        run_on_output(run, LINK_STDOUT, json_string_value(text), json_string_length(text));
-        run_on_output(run, LINK_STDOUT, "\n", 1);
-    }
     if (!run->displays)
         run->displays = json_array();
     json_push(run->displays, display);
@@ -390,13 +388,23 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals)
     run_judge(run, &exit);
 }
 
+void run_cell(const struct run *run, struct cell *ret)
+{
+    *ret = (struct cell){ .code = run->code,
+                          .state = run->variables,
+                          .want_state = run->want_state,
+                          .forget = run->warm_up };
+}
+
+bool run_is_stopping(const struct run *run)
+{
+    return run->state == RUN_INTERRUPTED;
+}
+
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 {
     run->kernel_lost = true;
-    struct link_exit end = *exit;
-    if (!end.signaled && end.code == 0 && !end.failure[0] && !end.flooded)
-        end.code = 1; /* os._exit(0) took the state with it: not a success */
-    run_judge(run, &end);
+    run_judge(run, exit);
 }
 
 static void run_interrupt(struct run *run)
@@ -464,13 +472,12 @@ static int run_start(struct run *run, struct err *err)
         .flood_bytes = options->flood_bytes,
     };
     run->state = RUN_RUNNING;
-    run->started_ms = clock_ms();
+    run->started_ns = uv_hrtime();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
-        const struct cell cell = { .code = run->code,
-                                   .state = run->variables,
-                                   .want_state = run->want_state };
+        struct cell cell;
+        run_cell(run, &cell);
         return kernel_run(run->session, run, &cell, err);
     }
     return link_run(run->session->agent, &spec, &events, run, err);
@@ -610,7 +617,8 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
     if (!session)
-        session = session_make(sessions, spec->owner, spec->plan, err);
+        session = session_make(sessions, spec->owner, spec->plan,
+                               !spec->argv && language_is_python(spec->language), err);
     if (!session)
         return -err->code;
 
@@ -624,6 +632,23 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
     *ret = run;
     session_pump(session);
     return 0;
+}
+
+void session_warm_up(struct session_ref *session, uint64_t timeout_ms,
+                     void (*on_done)(const struct run_result *result, void *data), void *data)
+{
+    static const char code[] = "print(1)\n1 + 1\n";
+    const struct run_spec spec = { .language = "python",
+                                   .code = code,
+                                   .code_len = sizeof(code) - 1 };
+    struct run *run = run_new(&spec, session->sessions);
+    run->session = session;
+    run->warm_up = true;
+    run->timeout_ms = timeout_ms;
+    run->events.on_done = on_done;
+    run->data = data;
+    list_add_tail(&session->runs, &run->link);
+    session_pump(session);
 }
 
 void run_cancel(struct run *run)

@@ -3,9 +3,10 @@
  *
  *   session_make ─▶ OPENING ─(sandbox made, agent said hello)─▶ READY ─▶ ENDED
  *
- * Runs may be queued from the first moment. A session ends when its client closes it, when it has
- * been idle too long, when a transient run is over, when its sandbox dies, or with all others. It
- * leaves the table at once; its sandbox is destroyed; whoever waits for it is told why.
+ * A session may be made ahead of need; until the pool gives it away it is nobody's, neither in the
+ * table nor counted. Runs may be queued from the first moment. A session ends when its client closes
+ * it, when it has been idle too long, when a transient run is over, when its sandbox dies, or with all
+ * others. It leaves the table at once; its sandbox is destroyed; whoever waits for it is told why.
  */
 #include "session/internal.h"
 
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250 };
+enum { SWEEPS_PER_TIMEOUT = 16, SWEEP_MIN_MS = 250, BUCKETS_MAX = 1 << 14 };
 
 /* A question of session_info() that waits for the counters. */
 struct info_request {
@@ -34,8 +35,29 @@ struct opener {
 
 /*** The table ***/
 
-static void session_touch(struct session_ref *session)
+static bool is_ahead(const struct session_ref *session)
 {
+    return !session->owner;
+}
+
+/* FNV-1a from a start that nobody outside knows: neither the order nor the time of a look-up tells
+ * anything about ids. */
+static struct list *bucket_of(const struct sessions *sessions, const char *owner, const char *id)
+{
+    uint64_t hash = sessions->hash_seed;
+    const char *const words[] = { owner, id };
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        for (const char *c = words[i]; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+        hash = (hash ^ 0xff) * 0x100000001b3; /* no text ends like this */
+    }
+    return &sessions->buckets[(hash ^ hash >> 32) & (sessions->n_buckets - 1)];
+}
+
+void session_touch(struct session_ref *session)
+{
+    if (is_ahead(session))
+        return;
     list_remove(&session->link);
     list_add_tail(&session->sessions->all, &session->link);
     session->last_used_ms = clock_ms();
@@ -44,7 +66,7 @@ static void session_touch(struct session_ref *session)
 static struct session_ref *session_look(const struct sessions *sessions, const char *owner,
                                         const char *id)
 {
-    list_each (struct session_ref, session, &sessions->all, link) {
+    list_each (struct session_ref, session, bucket_of(sessions, owner, id), bucket) {
         if (str_eq(session->owner, owner) && secret_eq(session->id, id))
             return session;
     }
@@ -84,8 +106,14 @@ static void on_agent_ready(void *data)
     struct session_ref *session = data;
     session->state = SESSION_READY;
     session_touch(session);
+    session_hold(session);
+    if (!is_ahead(session))
+        session->sessions->n_opening--;
     tell_openers(session, session->id, NULL);
-    session_pump(session);
+    if (session->state == SESSION_READY)
+        session_pump(session);
+    pool_pump(session->sessions->pool); /* it waits while others open */
+    session_release(session);
 }
 
 static void on_agent_broken(const char *why, void *data)
@@ -117,6 +145,60 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
     session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
 }
 
+struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan)
+{
+    struct session_ref *session = xcalloc(1, sizeof(*session));
+    session->sessions = sessions;
+    random_id(session->id);
+    plan_take(session, plan);
+    session->limits = plan->limits ? *plan->limits : sessions->options.limits;
+    session->created_ms = clock_ms();
+    list_init(&session->link);
+    list_init(&session->bucket);
+    list_init(&session->runs);
+    list_init(&session->openers);
+    list_init(&session->infos);
+    const struct sandbox_plan sandbox = { .limits = session->limits };
+    session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
+    return session;
+}
+
+/* From here on it is somebody's: in the table, and counted. */
+static void session_admit(struct session_ref *session, const char *owner, const char *id)
+{
+    struct sessions *sessions = session->sessions;
+    session->owner = xstrdup(owner);
+    memcpy(session->id, id, sizeof(session->id));
+    session->created_ms = clock_ms();
+    list_add_tail(bucket_of(sessions, owner, session->id), &session->bucket);
+    sessions->count++;
+    sessions->n_opening += session->state == SESSION_OPENING;
+    sessions->stats.sessions_open++;
+    sessions->stats.sessions_total++;
+    session_touch(session);
+}
+
+static bool is_default(const struct sandbox_limits *limits, const struct sessions *sessions)
+{
+    _Static_assert(sizeof(*limits) == 10 * sizeof(uint64_t), "no padding to compare");
+    return !limits || memcmp(limits, &sessions->options.limits, sizeof(*limits)) == 0;
+}
+
+/* One from the pool, made fit for the plan; NULL when there is none that can be. Python reads some
+ * variables of the environment only when it starts; an import policy it takes any time. */
+static struct session_ref *session_from_pool(struct sessions *sessions,
+                                             const struct session_plan *plan)
+{
+    if (!is_default(plan->limits, sessions) || json_object_size(plan->env) > 0)
+        return NULL;
+    struct session_ref *session = pool_take(sessions->pool);
+    if (session && (plan->allowed_modules || plan->blocked_modules)) {
+        plan_take(session, plan);
+        session->configured = false;
+    }
+    return session;
+}
+
 _Static_assert((int)SESSION_ID_RANDOM == (int)RANDOM_ID_LEN, "what random_id() writes");
 
 /* Fills in the id: the chosen one, or a secret. */
@@ -142,14 +224,14 @@ static int choose_id(char *ret, const struct session_plan *plan, struct err *err
 }
 
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct session_plan *plan, struct err *err)
+                                 const struct session_plan *plan, bool python, struct err *err)
 {
     static const struct session_plan defaults = { 0 };
     const struct session_options *options = &sessions->options;
     char id[SESSION_ID_MAX + 1];
     if (!plan)
         plan = &defaults;
-    if (choose_id(id, plan, err) < 0)
+    if (choose_id(id, plan, err) < 0 || plan_check(plan, err) < 0)
         return NULL;
     if (sessions->count >= options->max_sessions) {
         (void)err_set(err, EAGAIN, "the server has %zu sessions open, its limit; try again later",
@@ -162,26 +244,10 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
                       options->max_sessions_per_owner);
         return NULL;
     }
-    struct session_ref *session = xcalloc(1, sizeof(*session));
-    session->sessions = sessions;
-    if (plan_take(session, plan, err) < 0) {
-        free(session);
-        return NULL;
-    }
-    memcpy(session->id, id, sizeof(id));
-    session->owner = xstrdup(owner);
-    session->limits = plan->limits ? *plan->limits : options->limits;
-    session->created_ms = clock_ms();
-    list_init(&session->link);
-    list_init(&session->runs);
-    list_init(&session->openers);
-    list_init(&session->infos);
-    sessions->count++;
-    sessions->stats.sessions_open++;
-    sessions->stats.sessions_total++;
-    session_touch(session);
-    const struct sandbox_plan sandbox = { .limits = session->limits };
-    session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
+    struct session_ref *session = python ? session_from_pool(sessions, plan) : NULL;
+    if (!session)
+        session = session_begin(sessions, plan);
+    session_admit(session, owner, id);
     return session;
 }
 
@@ -190,7 +256,7 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
 {
     if (plan && plan->id && session_find(sessions, owner, plan->id))
         return err_set(err, EEXIST, "session_id: there is a session of that name already");
-    struct session_ref *session = session_make(sessions, owner, plan, err);
+    struct session_ref *session = session_make(sessions, owner, plan, /* python= */ false, err);
     if (!session)
         return -err->code;
     struct opener *opener = xcalloc(1, sizeof(*opener));
@@ -219,10 +285,17 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     struct sessions *sessions = session->sessions;
     if (session->state == SESSION_ENDED)
         return;
+    session_hold(session);
+    if (is_ahead(session)) {
+        pool_lost(sessions->pool, session);
+    } else {
+        sessions->count--;
+        sessions->n_opening -= session->state == SESSION_OPENING;
+        sessions->stats.sessions_open--;
+    }
     session->state = SESSION_ENDED;
     list_remove(&session->link);
-    sessions->count--;
-    sessions->stats.sessions_open--;
+    list_remove(&session->bucket);
     if (session->pending)
         engine_start_cancel(session->pending);
 
@@ -233,10 +306,24 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
-    link_free(session->agent); /* ends file work, too */
-    sandbox_destroy(session->sandbox);
-    if (sessions->watch.on_end)
+    link_free(steal_ptr(&session->agent)); /* ends file work, too */
+    sandbox_destroy(steal_ptr(&session->sandbox));
+    if (sessions->watch.on_end && session->owner)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
+    pool_pump(sessions->pool);
+    session_release(session);
+}
+
+void session_hold(struct session_ref *session)
+{
+    session->holds++;
+}
+
+void session_release(struct session_ref *session)
+{
+    if (--session->holds > 0 || session->state != SESSION_ENDED)
+        return;
+    timer_free(session->again);
     keeper_free(session->keeper);
     json_decref(session->cell_done);
     plan_done(session);
@@ -273,19 +360,34 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     sessions->engine = engine;
     sessions->options = *options;
     list_init(&sessions->all);
+    sessions->n_buckets = 64;
+    while (sessions->n_buckets < options->max_sessions && sessions->n_buckets < BUCKETS_MAX)
+        sessions->n_buckets *= 2;
+    sessions->buckets = xcalloc(sessions->n_buckets, sizeof(*sessions->buckets));
+    for (size_t i = 0; i < sessions->n_buckets; i++)
+        list_init(&sessions->buckets[i]);
+    random_bytes(&sessions->hash_seed, sizeof(sessions->hash_seed));
+    sessions->pool = pool_new(sessions);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
     timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
     return sessions;
+}
+
+void sessions_make_ahead(struct sessions *sessions)
+{
+    pool_start(sessions->pool);
 }
 
 void sessions_free(struct sessions *sessions)
 {
     if (!sessions)
         return;
+    pool_free(steal_ptr(&sessions->pool));
     while (!list_empty(&sessions->all))
         session_end(list_first(struct session_ref, &sessions->all, link), OUTCOME_INTERRUPTED,
                     "the server is shutting down");
     timer_free(sessions->sweep);
+    free(sessions->buckets);
     free(sessions);
 }
 

@@ -41,10 +41,20 @@ struct session_options {
      * replace those of the same name, and an import must be allowed by both policies. */
     const json_t *env, *allowed_modules, *blocked_modules;
     struct sandbox_limits limits; /* defaults, and what a caller may lower */
+
+    /* Kernels made ahead of need, for new sessions with the default limits whose first run is
+     * Python. There are kernel_pool_size of them; as many as kernel_pool_max while more are asked
+     * for than are ready. 0: none. */
+    size_t kernel_pool_size, kernel_pool_max;
+    size_t pool_max_creations; /* at once */
+    uint64_t pool_max_age_ms;  /* then one that waits is replaced */
 };
 
 struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
                               const struct session_options *options);
+/* Begins to make kernels ahead; the first run begins it, too. Until then nothing is made, so that a
+ * server that is only asked for its tools stays small and answers at once. */
+void sessions_make_ahead(struct sessions *sessions);
 /* Destroys every sandbox. NULL is fine. */
 void sessions_free(struct sessions *sessions);
 
@@ -213,6 +223,10 @@ void sessions_watch(struct sessions *sessions, const struct session_watch *watch
 struct session_stats {
     uint64_t sessions_open, sessions_total;
     uint64_t runs_total[OUTCOME_SANDBOX_FAILED + 1]; /* by outcome */
+    uint64_t kernels_ready, kernels_making;          /* ahead of need */
+    uint64_t kernel_hits,
+        kernel_misses;        /* new sessions that found one ready, and those that did not */
+    uint64_t kernel_failures; /* that could not be made, or ended while they waited */
 };
 void sessions_stats(const struct sessions *sessions, struct session_stats *ret);
 

@@ -2,6 +2,7 @@
 
 import belljar
 import pytest
+import python_jar
 from belljar import need
 
 
@@ -53,3 +54,35 @@ def serve():
     for server in servers:
         if server.process.returncode is None:
             server.stop()
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def jar(request):
+    """Python in sandboxes, see python_jar.py."""
+    with python_jar.start(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def cell(jar):
+    """Runs cells in one session."""
+    session = None
+
+    def execute(code, timeout=None, wait=python_jar.SLOW, language="python", progress=False):
+        nonlocal session
+        waiting = jar.begin(code, language, session, timeout, progress)
+        run = waiting.run((timeout or 0) + wait)
+        run.progress = waiting.progress
+        session = run.session
+        return run
+
+    yield execute
+    if session:
+        jar.close_session(session)
+
+
+@pytest.fixture
+def data_cell(jar, cell):
+    if not jar.has_libraries:
+        pytest.skip("the runtime lies where this user cannot look")
+    return cell

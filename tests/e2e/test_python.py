@@ -3,56 +3,13 @@ libraries. What a cell may do to its kernel is in tests/kernel; here is what the
 server adds."""
 
 import base64
-import os
-import pathlib
 
 import belljar
 import pytest
-from belljar import PATIENCE, need
-from sandboxes import Jar, ordinary_user
+import python_jar
+from belljar import PATIENCE
 
-RUNTIME = pathlib.Path(
-    os.environ.get("BELLJAR_RUNTIME", pathlib.Path(__file__).parents[2] / ".cache/runtime")
-)
-SLOW = 60  # a first import of pandas, on a busy machine
-
-
-@pytest.fixture(scope="module", params=["root", "user"])
-def jar(request):
-    need(belljar.BIN)
-    if not (RUNTIME / "stamp").exists():
-        pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
-    if request.param == "user" and os.geteuid() != 0:
-        pytest.skip("only root can become another user")
-    user = ordinary_user() if request.param == "user" else None
-    # Another user may not look into this checkout, and gets the system's own Python.
-    flags = [] if user else ["--runtime", str(RUNTIME)]
-    with Jar(*flags, user=user) as made:
-        made.has_libraries = not user
-        yield made
-
-
-@pytest.fixture
-def cell(jar):
-    """Runs cells in one session."""
-    session = None
-
-    def execute(code, timeout=None, wait=SLOW):
-        nonlocal session
-        run = jar.execute(code, "python", session=session, timeout=timeout, wait=wait)
-        session = run.session
-        return run
-
-    yield execute
-    if session:
-        jar.close_session(session)
-
-
-@pytest.fixture
-def data_cell(jar, cell):
-    if not jar.has_libraries:
-        pytest.skip("the runtime lies where this user cannot look")
-    return cell
+SLOW = python_jar.SLOW
 
 
 def images(run):

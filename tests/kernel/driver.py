@@ -114,6 +114,7 @@ class Kernel:
 
     def start(self, code, **options):
         self.number += 1
+        options = {"print_displays": False, **options}  # displays are looked at for themselves
         self.send(op="execute", id=self.number, code=code, options=options)
 
     def finish(self, timeout=60):

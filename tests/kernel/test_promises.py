@@ -46,6 +46,16 @@ def test_counts_go_up_with_each_cell(kernel):
     assert [kernel.run(c).done["count"] for c in ("1", "1/0", "", "2")] == [1, 2, 3, 3]
 
 
+def test_a_cell_that_is_to_be_forgotten_leaves_no_trace(start):
+    kernel, new = start(), start()
+    look = "sorted(globals()), In, Out, _, __, ___, _i, _ii, _iii, _dh"
+    forgotten = kernel.run("x = [1]; print(x)\nx", forget=True)
+    assert (forgotten.text, forgotten.stdout, forgotten.done["count"]) == ("[1]", "[1]\n", 1)
+    seen = kernel.run(look)
+    assert seen.done["count"] == 1
+    assert seen.text == new.run(look).text
+
+
 def test_a_reply_has_exactly_the_promised_fields(shared):
     done = shared.run("1").done
     assert set(done) == {
@@ -153,6 +163,17 @@ def test_what_is_printed_before_a_display_is_written_before_it(kernel):
     kernel.receive()
     assert kernel.drain()[0] == "before"
     kernel.finish()
+
+
+def test_a_displayed_text_is_printed_where_it_belongs(kernel):
+    run = kernel.run("print('a'); display(1, 'x'); print('b')", print_displays=True)
+    assert run.stdout == "a\n1\n'x'\nb\n" and len(run.displays) == 2
+    run = kernel.run("import sys; sys.stdout.write = None; display(2)", print_displays=True)
+    assert run.status == "ok" and len(run.displays) == 1
+
+
+def test_libraries_find_the_shell_among_the_builtins(shared):
+    assert shared.run("import builtins; builtins.get_ipython() is get_ipython()").text == "True"
 
 
 HAZARDS_OF_STREAMS = {

@@ -89,6 +89,7 @@ static int make_setup(const struct box *box)
         .n_cgroups = box->cgroup ? 1 : 0,
         .n_filter = ARRAY_SIZE(no_personality),
         .env_len = sizeof(guest_env),
+        .has_door = 1,
         .limit_nofile = 77,
         .limit_file_bytes = 1 << 20,
         .limit_nproc = AGENT_LIMIT_KEEP,
@@ -112,8 +113,9 @@ static int program(void)
     return fd;
 }
 
-_Noreturn static void become_agent(struct box *box, int stream)
+_Noreturn static void become_agent(struct box *box, int stream, int at_agent)
 {
+    int door = box_mode("guest") ? fcntl(at_agent, F_DUPFD, 200) : -1;
     int high = fcntl(stream, F_DUPFD, 200);
     int exe = fcntl(program(), F_DUPFD, 200);
     int setup = box_mode("guest") ? fcntl(make_setup(box), F_DUPFD, 200) : -1;
@@ -121,6 +123,8 @@ _Noreturn static void become_agent(struct box *box, int stream)
     place(high, AGENT_STREAM_FD);
     if (cgroup >= 0)
         place(cgroup, AGENT_CGROUP_FD);
+    if (door >= 0)
+        place(door, AGENT_CGROUP_FD + (cgroup >= 0));
     if (setup >= 0)
         place(setup, AGENT_SETUP_FD);
     else
@@ -161,13 +165,13 @@ static bool enter_namespaces(void)
 }
 
 /* A pid namespace is for children: the middle process makes it and ends with the agent's status. */
-static pid_t start_agent(struct box *box, int stream)
+static pid_t start_agent(struct box *box, int stream, int door)
 {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
     if (!box_mode("init") && !box_mode("guest"))
-        become_agent(box, stream);
+        become_agent(box, stream, door);
     if (!enter_namespaces())
         _exit(99);
     pid_t inner = fork();
@@ -175,7 +179,7 @@ static pid_t start_agent(struct box *box, int stream)
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("proc", "/proc", "proc", 0, NULL) < 0)
             _exit(99);
-        become_agent(box, stream);
+        become_agent(box, stream, door);
     }
     (void)syscall(SYS_close_range, 3, ~0U, 0); /* the test's end of the stream among them */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -213,12 +217,15 @@ static int box_open(void **state)
         return -1;
     if (box_mode("guest"))
         box->cgroup = make_cgroup();
-    int ends[2];
+    int ends[2], door[2];
     if (uv_loop_init(&box->loop) < 0 ||
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) < 0)
         return -1;
-    box->pid = start_agent(box, ends[1]);
+    box->pid = start_agent(box, ends[1], door[1]);
     close(ends[1]);
+    close(door[1]);
+    box->door = door[0];
     static const struct link_events events = { on_ready, on_broken };
     box->link = link_new(&box->loop, ends[0], &events, box);
     while (!box->ready && !box->broken)
@@ -238,6 +245,7 @@ static int box_close(void **state)
 {
     struct box *box = *state;
     link_free(box->link);
+    close(box->door);
     loop_finish(&box->loop);
     int status = 0;
     if (waitpid(box->pid, &status, 0) > 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))

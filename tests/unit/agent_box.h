@@ -7,7 +7,8 @@
  *   AGENT_MODE   "plain": an ordinary process, defaults (unset: this)
  *                "init": pid 1 of a pid namespace, as in a sandbox
  *                "guest": that, and with a set-up: another user, a filter, limits, an environment, and
- *                where this machine lets us make one a cgroup v1; "guest2": with one of v2
+ *                where this machine lets us make one a cgroup v1; "guest2": with one of v2; and with a
+ *                door
  *                "old": plain, on a kernel that has no openat2()
  */
 #ifndef BELLJAR_TESTS_AGENT_BOX_H
@@ -24,6 +25,7 @@ struct box {
     pid_t pid;                    /* of the agent */
     char *dir, *workspace, *code; /* code: where LINK_CODE_PATH would be */
     char *cgroup;                 /* its directory; NULL: none */
+    int door;                     /* the other end of the agent's (agent/door.h); -1: it has none */
     bool ready, broken, late;
     char why[100];
     char mark[32]; /* MARK=number, this test's alone */

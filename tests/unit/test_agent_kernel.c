@@ -6,12 +6,14 @@
 #include "agent_box.h"
 #include "check.h"
 
+#include "agent/door.h"
 #include "agent/frame.h"
 #include "base/loop.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -20,6 +22,7 @@
 /* A message is a line of Python that is executed; say() answers, and "done" is said at the end. */
 static const char stand_in[] = "import os, signal, struct, subprocess, sys, time\n"
                                "MARK = os.environ['MARK']\n"
+                               "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])\n"
                                "def read(n):\n"
                                "    data = b''\n"
                                "    while len(data) < n:\n"
@@ -45,6 +48,7 @@ static const char stand_in[] = "import os, signal, struct, subprocess, sys, time
                                "state = {}\n"
                                "while True:\n"
                                "    try:\n"
+                               "        signal.pthread_sigmask(signal.SIG_UNBLOCK, [2])\n"
                                "        code = read(struct.unpack('<I', read(4))[0])\n"
                                "        exec(code, globals())\n"
                                "        say('done')\n"
@@ -458,6 +462,22 @@ static void test_cells_have_an_order(void **state)
 }
 
 /*** ends ***/
+
+/* At any time between the order to start it and its own readiness. */
+static void test_an_early_interrupt_waits_for_the_kernel(void **state)
+{
+    struct box *box = *state;
+    for (int delay_ms = 0; delay_ms < 20; delay_ms += 4) {
+        start(box);
+        box_sleep(box, (unsigned)delay_ms);
+        link_kernel_interrupt(box->link);
+        box_wait(box, &seen.done);
+        CHECK_STR("it came", buf_str(&seen.message), "interrupted");
+        seen.on_message = NULL;
+        cell(box, "print('alive', flush=True)");
+        kill_kernel(box);
+    }
+}
 
 static void test_an_interrupt_keeps_the_state(void **state)
 {
@@ -883,6 +903,110 @@ static void test_an_agent_that_lies_is_not_believed(void **state)
     expect_judgement("from the grave", &lie, false, "the agent spoke of a run that is not");
 }
 
+/*** the door ***/
+
+static void start_joined(struct box *box)
+{
+    static const char *const argv[] = { "python3", NULL };
+    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = true };
+    struct err err;
+    forget();
+    if (link_kernel_start(box->link, &spec, &kernel_events, box, &err) < 0)
+        FAIL("link_kernel_start: %s", err.msg);
+}
+
+/* What comes meanwhile waits, and is not held against anybody. */
+static void expect_absent(struct box *box, const char *words)
+{
+    struct err err;
+    CHECK_INT("cell", link_kernel_cell(box->link, HEAD, TAIL, FLOOD, &err), 0);
+    CHECK_INT("talk", link_kernel_send(box->link, "x", 1, &err), 0);
+    link_kernel_interrupt(box->link);
+    box_wait(box, &seen.exited);
+    CHECK("absent", seen.exit.absent);
+    seen.exit.failure[strcspn(seen.exit.failure, ":")] =
+        '\0'; /* C libraries word errors differently */
+    CHECK_STR("why", seen.exit.failure, words);
+    CHECK_INT("nothing of it stays", box_count(box), 0);
+}
+
+/* The next order at the door; its descriptors are closed. */
+static uint32_t take_order(struct box *box)
+{
+    struct {
+        struct door_order head;
+        char words[4096];
+    } order;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
+    } control;
+    struct iovec part = { &order, sizeof(order) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n;
+    while ((n = recvmsg(box->door, &message, MSG_DONTWAIT)) < 0 && errno == EAGAIN)
+        box_sleep(box, 5);
+    CHECK("an order", n > (ssize_t)sizeof(order.head) && order.head.magic == DOOR_MAGIC);
+    CHECK_INT("whole", n, sizeof(order.head) + order.head.env_len + order.head.cwd_len);
+    CHECK_STR("environment", order.words, "PATH=/usr/bin:/bin");
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    CHECK_INT("descriptors", header ? header->cmsg_len : 0, CMSG_LEN(DOOR_FDS * sizeof(int)));
+    int fds[DOOR_FDS];
+    memcpy(fds, CMSG_DATA(header), sizeof(fds));
+    struct pollfd channel = { .fd = fds[DOOR_FDS - 1] };
+    bool given_up = poll(&channel, 1, 0) > 0; /* by the test before */
+    for (size_t i = 0; i < DOOR_FDS; i++)
+        close(fds[i]);
+    return given_up ? take_order(box) : order.head.number;
+}
+
+static void reply(struct box *box, uint32_t number, int code, const char *step)
+{
+    struct door_reply reply = { .magic = DOOR_MAGIC, .number = number, .code = code };
+    (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
+    CHECK_INT("reply", send(box->door, &reply, sizeof(reply), 0), sizeof(reply));
+}
+
+static void test_nobody_at_the_door_is_told_and_a_kernel_can_be_started(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
+    expect_absent(box, box_mode("guest") ? "wait at the door" : "open the door");
+    start(box);
+    cell(box, "say('here')");
+    CHECK_INT("messages", seen.messages, 2);
+    kill_kernel(box);
+    CHECK("not absent", !seen.exit.absent);
+}
+
+static void test_whoever_is_at_the_door_is_not_believed(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
+    reply(box, take_order(box), 0, "");
+    expect_absent(box, "join as a stranger"); /* we are no child of the agent's */
+
+    start_joined(box);
+    uint32_t number = take_order(box);
+    reply(box, number + 7, 0, "of another order");
+    reply(box, number, ENOSPC, "limits");
+    expect_absent(box, "limits");
+
+    start_joined(box);
+    (void)take_order(box);
+    CHECK_INT("nonsense", send(box->door, "x", 1, 0), 1);
+    expect_absent(box, "hear from the door");
+
+    start_joined(box);
+    (void)take_order(box);
+    kill_kernel(box);
+    CHECK("killed, not absent", !seen.exit.absent);
+    CHECK_STR("no failure", seen.exit.failure, "");
+}
+
 /*** frames ***/
 
 static void test_cells_are_judged_as_they_come(void **state)
@@ -918,6 +1042,7 @@ int main(void)
         BOX_TEST(test_output_between_cells_begins_the_next),
         BOX_TEST(test_a_flood_between_cells_waits),
         BOX_TEST(test_cells_have_an_order),
+        BOX_TEST(test_an_early_interrupt_waits_for_the_kernel),
         BOX_TEST(test_an_interrupt_keeps_the_state),
         BOX_TEST(test_ends_are_told_apart),
         BOX_TEST(test_what_cannot_start_says_why),
@@ -932,6 +1057,8 @@ int main(void)
         BOX_TEST(test_a_run_that_keeps_forking_ends,
                  .modes = "init guest"), /* the rest of us forks too */
         BOX_TEST(test_runs_and_files_go_on_beside_a_busy_kernel),
+        BOX_TEST(test_nobody_at_the_door_is_told_and_a_kernel_can_be_started),
+        BOX_TEST(test_whoever_is_at_the_door_is_not_believed, .modes = "guest"),
         BOX_TEST(test_an_agent_that_lies_is_not_believed),
         BOX_TEST(test_cells_are_judged_as_they_come),
         BOX_TEST(test_all_die_with_a_server_that_goes_in_a_message), /* the last */

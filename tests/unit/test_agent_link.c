@@ -198,7 +198,7 @@ static void no_hello(struct peer *peer)
 }
 static void other_version(struct peer *peer)
 {
-    say(peer, FRAME_READY, 0, "\x42\x4a\x41\x52\x02\x00\x00\x00", 8);
+    say(peer, FRAME_READY, 0, "\x42\x4a\x41\x52\x01\x00\x00\x00", 8);
 }
 static void hello_twice(struct peer *peer)
 {

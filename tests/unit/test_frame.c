@@ -58,13 +58,14 @@ static void test_payloads_come_back_as_they_went(void **state)
     (void)state;
     char wire[FRAME_MAX];
 
-    struct frame_run run = { 1, 2, UINT64_MAX, 4, 5, 60, 7, 8, true }, run2;
+    struct frame_run run = { 1, 2, UINT64_MAX, 4, 5, 60, 7, 8, true, true }, run2;
     frame_run_put(wire, &run);
     struct frame frame = payload(wire, FRAME_RUN_SIZE);
     CHECK_INT("run", frame_run_get(&frame, &run2), FRAME_RUN_SIZE);
     CHECK_INT("run flood", run2.flood_bytes == UINT64_MAX, 1);
     CHECK_INT("run argc", run2.argc, 7);
     CHECK_INT("run code", run2.has_code, true);
+    CHECK_INT("run joined", run2.joined, true);
 
     struct frame_exit exit = { .signaled = true, .flooded = true, .code = 9, .cpu_ns = 77 }, exit2;
     frame_exit_put(wire, &exit);
@@ -165,6 +166,8 @@ static void test_values_that_nobody_may_send_are_refused(void **state)
         { "words without failure", { .code = 2 }, 4, false },
         { "failure", { .failed = true, .code = 2 }, FRAME_FAILURE_MAX, true },
         { "too many words", { .failed = true, .code = 2 }, FRAME_FAILURE_MAX + 1, false },
+        { "absent", { .failed = true, .absent = true, .code = 2 }, 4, true },
+        { "absent and well", { .absent = true }, 0, false },
         { "failed and signaled", { .failed = true, .signaled = true, .code = 2 }, 4, false },
     };
     for (size_t i = 0; i < ARRAY_SIZE(exits); i++) {

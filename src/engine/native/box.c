@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +26,20 @@ static int fail(struct box_failure *failure, const char *step, int code)
     return -code;
 }
 
-/* What setup.h describes, in memory that the agent reads once. */
-static int make_setup(const struct native_host *host, const struct sandbox_limits *limits)
+int box_namespaces(const struct native_host *host)
+{
+    /* v2: the spawner's, made once, whose root is this instance's directory. A process may only be
+     * put into a cgroup that its cgroup namespace shows, and the guest's leaf is not below ours. */
+    int cgroup = host->cgroups.kind == CGROUP_V2 ? 0 : CLONE_NEWCGROUP;
+    return CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | cgroup;
+}
+
+void box_setup(const struct native_host *host, const struct sandbox_limits *limits,
+               struct agent_setup *ret)
 {
     const struct cgroups *cgroups = &host->cgroups;
     bool count_by_uid = host->own_uids && !(cgroups->controllers & CGROUP_PIDS);
-    struct agent_setup setup = {
+    *ret = (struct agent_setup){
         .magic = AGENT_SETUP_MAGIC,
         .version = AGENT_SETUP_VERSION,
         .guest_uid = PLAN_GUEST_UID,
@@ -40,12 +49,20 @@ static int make_setup(const struct native_host *host, const struct sandbox_limit
                                                : AGENT_CGROUP_NONE,
         .n_cgroups = (uint32_t)cgroups->n,
         .n_filter = host->guest_filter.len,
+        .has_door = 1,
         .limit_nofile = limits->nofile,
         .limit_file_bytes = limits->file_bytes,
         .limit_nproc = count_by_uid ? limits->pids : AGENT_LIMIT_KEEP,
         .limit_address_space = AGENT_LIMIT_KEEP,
         .limit_stack = AGENT_LIMIT_KEEP,
     };
+}
+
+/* In memory that the agent reads once. */
+static int make_setup(const struct native_host *host, const struct sandbox_limits *limits)
+{
+    struct agent_setup setup;
+    box_setup(host, limits, &setup);
     size_t filter_len = host->guest_filter.len * sizeof(struct sock_filter);
     auto_fd fd = memfd_create("setup", MFD_CLOEXEC);
     struct iovec parts[] = { { &setup, sizeof(setup) }, { host->guest_filter.code, filter_len } };
@@ -106,10 +123,13 @@ static void kill_and_reap(int pidfd)
 static int start_child(const struct native_host *host, const struct box_start *start,
                        struct inside *inside, struct box_started *ret, struct box_failure *failure)
 {
-    int stream[2], go[2], status[2];
+    int stream[2], door[2], go[2], status[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) < 0)
         return fail(failure, "make the agent's stream", errno);
     auto_fd ours = stream[0], theirs = stream[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) < 0)
+        return fail(failure, "make the agent's door", errno);
+    auto_fd outside = door[0], at_agent = door[1];
     if (pipe2(go, O_CLOEXEC) < 0)
         return fail(failure, "make a pipe", errno);
     auto_fd go_read = go[0], go_write = go[1];
@@ -122,6 +142,7 @@ static int start_child(const struct native_host *host, const struct box_start *s
 
     inside->stream = theirs;
     inside->setup = setup;
+    inside->door = at_agent;
     inside->go = go_read;
     inside->status = status_write;
     int pidfd = -1;
@@ -133,7 +154,10 @@ static int start_child(const struct native_host *host, const struct box_start *s
         kill_and_reap(pidfd);
         return fail(failure, "map ids", r < 0 ? -r : EPIPE);
     }
-    *ret = (struct box_started){ pidfd, steal_fd(&ours), steal_fd(&status_read) };
+    *ret = (struct box_started){ .pidfd = pidfd,
+                                 .stream = steal_fd(&ours),
+                                 .status = steal_fd(&status_read),
+                                 .door = steal_fd(&outside) };
     return 0;
 }
 

@@ -214,6 +214,46 @@ int cgroup_remove(const struct cgroups *cgroups, unsigned slot)
     return r;
 }
 
+/*** The zygote's ***/
+
+static void zygote_name(char out[static NAME_MAX_], unsigned generation, const char *file)
+{
+    (void)snprintf(out, NAME_MAX_, "zygote-%u%s%s", generation, *file ? "/" : "", file);
+}
+
+int cgroup_make_zygote(const struct cgroups *cgroups, unsigned generation, uint64_t bytes)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, CGROUP_MEMORY);
+    bool v2 = cgroups->kind == CGROUP_V2;
+    char name[NAME_MAX_], value[32];
+    if (!tree)
+        return -ENOENT;
+    zygote_name(name, generation, "");
+    if (mkdirat(tree->dir, name, 0755) < 0)
+        return -errno;
+    (void)snprintf(value, sizeof(value), "%" PRIu64, bytes);
+    zygote_name(name, generation, v2 ? "memory.max" : "memory.limit_in_bytes");
+    int r = write_at(tree->dir, name, value), fd = -1;
+    zygote_name(name, generation, v2 ? "" : "tasks");
+    if (r == 0) {
+        int flags = v2 ? O_RDONLY | O_DIRECTORY : O_WRONLY;
+        fd = openat(tree->dir, name, flags | O_CLOEXEC);
+        r = fd < 0 ? -errno : 0;
+    }
+    if (r < 0)
+        cgroup_remove_zygote(cgroups, generation);
+    return r < 0 ? r : fd;
+}
+
+void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, CGROUP_MEMORY);
+    char name[NAME_MAX_];
+    zygote_name(name, generation, "");
+    if (tree)
+        (void)unlinkat(tree->dir, name, AT_REMOVEDIR); /* the keeper removes what stays */
+}
+
 /*** Counters ***/
 
 /* A number: the whole file, or behind `key` at the start of a line. 0 when it is not there. */

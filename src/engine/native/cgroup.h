@@ -78,6 +78,10 @@ int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, int ret_fds[
 int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
 /* 0, or -EBUSY: try again. */
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
+/* Bounds the memory of a zygote: makes a directory for it and returns what its process needs to be in it,
+ * as for the agent's leaf. -ENOENT where memory is not bounded. */
+int cgroup_make_zygote(const struct cgroups *cgroups, unsigned generation, uint64_t bytes);
+void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation); /* when it is dead */
 /* false when nothing counts. */
 bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret);
 

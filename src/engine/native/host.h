@@ -4,7 +4,8 @@
  *
  *   server ── fork ─▶ keeper ── clone, new user, pid, mount, net, ipc, uts namespaces ─▶ spawner (pid 1)
  *     │                 │ waits for the spawner's end, then removes         │
- *     │                 │ cgroups and the instance's file                   ├─▶ sandbox: agent (pid 1)
+ *     │                 │ cgroups and the instance's file                   ├─▶ zygote (zygotes.h)
+ *     │                 │                                                   ├─▶ sandbox: agent (pid 1)
  *     └──────────────── one socket pair: wire.h ────────────────────────────┘    └─▶ guests
  *
  * Who dies with whom: every sandbox is inside the spawner's pid namespace, so the kernel ends all of
@@ -22,9 +23,18 @@
 #include "engine/native/seccomp.h"
 #include "engine/native/wire.h"
 
+struct zygote_options {
+    const char *python; /* "" : none is wanted */
+    const char *const *preload;
+    size_t n_preload;
+    uint64_t memory_bytes, max_forks, max_age_ms;
+    bool huge_pages;
+};
+
 struct native_host {
     const char *rootfs;
     const char *runtime; /* "" : none */
+    struct zygote_options zygote;
     bool own_uids;     /* one outside uid per sandbox, from a range; else everybody is the caller */
     uint32_t uid_base; /* outside: the spawner; the sandboxes' follow */
     uint32_t uid_count;
@@ -68,6 +78,7 @@ struct box_started {
     int pidfd;
     int stream; /* the server's end */
     int status; /* end of file: the agent runs; else one struct box_failure */
+    int door;   /* the other end of the agent's (agent/door.h) */
 };
 struct box_failure {
     int code;
@@ -77,11 +88,18 @@ struct box_failure {
 int box_start(const struct native_host *host, const struct box_start *start,
               struct box_started *ret, struct box_failure *ret_failure);
 
+/* What setup.h describes, for this host and these limits. */
+struct agent_setup;
+void box_setup(const struct native_host *host, const struct sandbox_limits *limits,
+               struct agent_setup *ret);
+/* Namespaces of a sandbox that its first process makes for itself. */
+int box_namespaces(const struct native_host *host);
+
 /* inside.c: the child's side, up to exec. */
 struct inside {
     const struct native_host *host;
     const struct box_start *start;
-    int stream, setup;
+    int stream, setup, door;
     int go;     /* one byte: the ids are mapped */
     int status; /* for a struct box_failure */
     int agent_cgroups[CGROUP_TREES_MAX];

@@ -44,11 +44,7 @@ static int join_cgroup(struct inside *inside, const char **ret_detail)
 static int new_namespaces(struct inside *inside, const char **ret_detail)
 {
     (void)ret_detail;
-    /* v2: the spawner's, made once, whose root is this instance's directory. A process may only be
-     * put into a cgroup that its cgroup namespace shows, and the guest's leaf is not below ours. */
-    int cgroup = inside->host->cgroups.kind == CGROUP_V2 ? 0 : CLONE_NEWCGROUP;
-    return unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | cgroup) < 0 ? -errno
-                                                                                          : 0;
+    return unshare(box_namespaces(inside->host)) < 0 ? -errno : 0;
 }
 
 static int wait_for_ids(struct inside *inside, const char **ret_detail)
@@ -110,12 +106,12 @@ static int limit_resources(struct inside *inside, const char **ret_detail)
     return setrlimit(RLIMIT_DATA, &data) < 0 ? -errno : 0;
 }
 
-/* 0-2 null, 3 stream, 4 set-up, 5… the guest's cgroups; then what the last steps need, closed by
- * exec; nothing else. */
+/* 0-2 null, 3 stream, 4 set-up, 5… the guest's cgroups, the door; then what the last steps need, closed
+ * by exec; nothing else. */
 static int place_descriptors(struct inside *inside, const char **ret_detail)
 {
     (void)ret_detail;
-    int wanted[AGENT_CGROUP_FD + CGROUP_TREES_MAX + 3], n = 0, null = open("/dev/null", O_RDWR);
+    int wanted[AGENT_CGROUP_FD + CGROUP_TREES_MAX + 4], n = 0, null = open("/dev/null", O_RDWR);
     if (null < 0)
         return -errno;
     wanted[n++] = null, wanted[n++] = null, wanted[n++] = null;
@@ -123,6 +119,7 @@ static int place_descriptors(struct inside *inside, const char **ret_detail)
     wanted[n++] = inside->setup;
     for (int i = 0; i < inside->n_guest_cgroups; i++)
         wanted[n++] = inside->guest_cgroups[i];
+    wanted[n++] = inside->door;
     int kept = n;
     wanted[n++] = inside->status;
     wanted[n++] = inside->host->agent;

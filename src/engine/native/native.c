@@ -41,6 +41,8 @@ struct box {
     bool dead, told;
     struct list link;   /* native.pool when READY, native.dead when that is still to be told */
     struct list usages; /* of struct usage, in the order asked */
+    sandbox_added_fn *on_added; /* NULL: nobody waits for a kernel */
+    void *on_added_data;
 };
 
 struct slot {
@@ -377,6 +379,14 @@ static void on_used(struct box *box, const struct wire_event *event)
     done.on_usage(event->known ? &event->usage : NULL, done.data);
 }
 
+static void on_kernel(struct box *box, int code)
+{
+    sandbox_added_fn *on_added = box->on_added;
+    box->on_added = NULL;
+    if (on_added)
+        on_added(code, box->on_added_data);
+}
+
 static void on_died(struct native *native, struct box *box)
 {
     if (native->slots[box->slot].state == SLOT_READY) {
@@ -405,6 +415,10 @@ static void on_event(struct native *native, const struct wire_event *event, int 
         native->n_leaving--;
     } else if (event->kind == WIRE_USED && slot->box) {
         on_used(slot->box, event);
+    } else if (event->kind == WIRE_KERNEL_ADDED && slot->box) {
+        on_kernel(slot->box, 0);
+    } else if (event->kind == WIRE_KERNEL_FAILED && slot->box) {
+        on_kernel(slot->box, event->code > 0 ? -event->code : -ENOENT);
     } else if (event->kind == WIRE_DIED && slot->box) {
         on_died(native, slot->box);
     }
@@ -562,6 +576,15 @@ static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, vo
     ask(box->native, WIRE_USAGE, box->slot, NULL);
 }
 
+static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+{
+    struct box *box = container_of(sandbox, struct box, base);
+    assert(!box->on_added); /* one at a time */
+    box->on_added = on_added;
+    box->on_added_data = data;
+    ask(box->native, WIRE_KERNEL, box->slot, NULL);
+}
+
 static void native_watch(struct sandbox *sandbox)
 {
     struct box *box = container_of(sandbox, struct box, base);
@@ -654,6 +677,8 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->options = *options;
     native->options.rootfs = xstrdup(options->rootfs ? options->rootfs : "");
     native->options.state_dir = native->options.instance = NULL; /* not kept */
+    native->options.kernels.python = NULL;
+    native->options.kernels.preload = NULL;
     native->started = started;
     (void)snprintf(native->instance, sizeof(native->instance), "%s", options->instance);
     native->loop = loop;
@@ -696,6 +721,7 @@ const struct engine_ops native_engine_ops = {
     .start = native_start,
     .cancel = native_cancel,
     .watch = native_watch,
+    .add_kernel = native_add_kernel,
     .usage = native_usage,
     .destroy = native_destroy,
 };

@@ -42,12 +42,14 @@ static int make_agent(struct err *err)
     return steal_fd(&fd);
 }
 
-/* A second wall behind the network and pid namespaces: no abstract socket, no signal across the
- * border. Where the kernel is older than 6.12 there is just the first. */
+/* A second wall behind the network namespace: no abstract socket across the border. Where the kernel is
+ * older than 6.12 there is just the first. Signals are left to the pid namespace: a kernel that has been
+ * forked into the sandbox cannot be in the agent's domain, which is inherited only, and neither the agent
+ * nor a run could end it then. */
 static int make_landlock(void)
 {
     struct landlock_ruleset_6 ruleset = {
-        .scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_6_SCOPE_SIGNAL,
+        .scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET,
     };
     int fd = sys_landlock_abi() >= 6 ? sys_landlock_create(&ruleset) : -1;
     return fd < 0 ? -1 : fd;
@@ -94,16 +96,25 @@ static int check_range(const struct engine_options *options, struct err *err)
 static int fill(struct native_host *host, const struct engine_options *options,
                 unsigned *ret_layers, struct err *err)
 {
-    *host = (struct native_host){ .rootfs = options->rootfs ? options->rootfs : "",
-                                  .runtime = options->runtime ? options->runtime : "",
-                                  .own_uids = geteuid() == 0,
-                                  .uid_base = options->uid_base,
-                                  .uid_count = options->uid_count,
-                                  .slots = WIRE_SLOTS_MAX,
-                                  .instance = { -1, -1, "" },
-                                  .agent = -1,
-                                  .landlock = -1,
-                                  .server = -1 };
+    *host = (struct native_host){
+        .rootfs = options->rootfs ? options->rootfs : "",
+        .runtime = options->runtime ? options->runtime : "",
+        .zygote = { .python = options->kernels.python ? options->kernels.python : "",
+                    .preload = options->kernels.preload,
+                    .n_preload = options->kernels.n_preload,
+                    .memory_bytes = options->kernels.memory_bytes,
+                    .max_forks = options->kernels.max_forks,
+                    .max_age_ms = options->kernels.max_age_ms,
+                    .huge_pages = options->kernels.huge_pages },
+        .own_uids = geteuid() == 0,
+        .uid_base = options->uid_base,
+        .uid_count = options->uid_count,
+        .slots = WIRE_SLOTS_MAX,
+        .instance = { -1, -1, "" },
+        .agent = -1,
+        .landlock = -1,
+        .server = -1
+    };
     int r = host->own_uids ? check_range(options, err) : 0;
     if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
         host->slots = (options->uid_count - 1) / 2;

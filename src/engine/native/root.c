@@ -19,6 +19,8 @@
 
 #include "engine/native/plan.h"
 #include "engine/native/sys.h"
+#include "kernel/source.h"
+#include "zygote/image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -228,6 +230,16 @@ static int add_rootfs(int rootfs, int root, struct err *err)
     return r;
 }
 
+static int add_zygote(int root, struct err *err)
+{
+    int r = make_file(root, "run/belljar/kernel.py", kernel_source, kernel_source_len, err);
+    if (r == 0)
+        r = make_file(root, "run/belljar/zygote.py", zygote_source, zygote_source_len, err);
+    if (r == 0)
+        r = make_file(root, "run/belljar/zygote.so", zygote_library, zygote_library_len, err);
+    return r;
+}
+
 /*** The template ***/
 
 /* Somewhere to put the new root while it grows. It covers what is there for this process only, and
@@ -274,7 +286,7 @@ static int pivot(struct err *err)
     return r < 0 ? err_sys(err, -r, "make the root read-only") : 0;
 }
 
-int root_template(const char *rootfs, const char *runtime, struct err *err)
+int root_template(const char *rootfs, const char *runtime, bool with_zygote, struct err *err)
 {
     /* First: nothing that is mounted from here on may show outside. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -299,6 +311,8 @@ int root_template(const char *rootfs, const char *runtime, struct err *err)
             r = copy_file(host, root, host_copies[i], err);
     if (r == 0 && shown >= 0)
         r = bind_runtime(shown, root, err);
+    if (r == 0 && with_zygote)
+        r = add_zygote(root, err);
     for (size_t i = 0; i < ARRAY_SIZE(devices) && r == 0; i++)
         r = bind_host(host, root, devices[i], DEVICE, err);
     if (r == 0)

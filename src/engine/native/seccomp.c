@@ -237,7 +237,11 @@ void seccomp_document(struct buf *buf)
         "where no filter sees them; C libraries fall back to `clone`). A call through the 32-bit\n"
         "interface kills the process; x32 numbers answer ENOSYS. Names that an architecture lacks "
         "do\n"
-        "not count there.\n",
+        "not count there.\n\n"
+        "Two numbers of x86-64 pass unasked: newer kernels dispatch `uretprobe` (335) and "
+        "`uprobe`\n"
+        "(336) before they look at any filter. They take a process back from a tracer's probe; a\n"
+        "sandbox cannot set one, and without one they answer ENXIO or end the caller by SIGILL.\n",
         SYSCALL_HIGHEST_KNOWN);
     for (size_t i = 0; i < n_syscall_groups; i++)
         document_group(buf, &syscall_groups[i]);

@@ -322,6 +322,7 @@ static const struct syscall_rule agent[] = {
 static const struct syscall_rule setup[] = {
     MAKE(mount),
     MAKE(unshare),
+    MAKE(setns),
     MAKE(sethostname),
     MAKE(landlock_restrict_self),
     { .name = "ioctl",
@@ -351,13 +352,14 @@ const struct syscall_group syscall_groups[] = {
     GROUP(facts, "What time, which machine, how much of it."),
     GROUP(scheduling, "Scheduling and limits; lowering needs no right, raising has none."),
     GROUP(agent, "Only for belljar's own pid 1, before it becomes a guest."),
-    GROUP(setup, "Only for the spawner and for its child until that becomes pid 1."),
+    GROUP(setup, "Only for the spawner, for its child until that becomes pid 1, and for the "
+                 "zygote and its child until that becomes a guest."),
 };
 const size_t n_syscall_groups = ARRAY_SIZE(syscall_groups);
 
 /*
- * Left out on purpose: mount and its family, pivot_root, chroot, setns, unshare (other views of the
- * host); ptrace, process_vm_*, kcmp, pidfd_getfd, process_madvise (other processes); bpf,
+ * Left out on purpose, or taken away before a guest runs: mount and its family, pivot_root, chroot,
+ * setns, unshare (other views of the host); ptrace, process_vm_*, kcmp, pidfd_getfd, process_madvise (other processes); bpf,
  * perf_event_open, io_uring_*, io_submit and its family, userfaultfd, vmsplice, fanotify_*,
  * landlock_*, seccomp (large or young kernel code); keyctl and its family (not namespaced);
  * open_by_handle_at and name_to_handle_at (around the mounts); modules, kexec, reboot, swap, quota,

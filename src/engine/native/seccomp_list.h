@@ -16,7 +16,7 @@ struct syscall_test {
 
 enum syscall_who {
     CALL_ALL,
-    CALL_SETUP,   /* the spawner, and its child until exec */
+    CALL_SETUP,   /* the spawner, the zygote, and their children until they are agent and guest */
     CALL_AGENT,   /* pid 1 too, but no guest */
     CALL_OWN_UID, /* not where agent and guest share one uid; there the CALL_SHARED_UID row */
     CALL_SHARED_UID,

@@ -7,6 +7,9 @@
  * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
  * Mounts and network go with the namespaces.
  *
+ * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h); at the door of
+ * its box such a process waits until the server has told the agent.
+ *
  * The spawner never waits for a sandbox. When the server goes away it just ends: the kernel kills all
  * that lives in a pid namespace with its first process, and the keeper removes the cgroups.
  */
@@ -15,6 +18,7 @@
 #include "base/log.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
+#include "engine/native/zygotes.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -43,7 +47,9 @@ struct box {
     bool doomed; /* the server wants it gone, or its start has failed */
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
-    int pidfd, stream, status;
+    uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
+    int pidfd, stream, status, door;
+    struct sandbox_limits limits;
     uint64_t since_ms; /* of STARTING, and of being doomed */
     struct box_failure failure;
 };
@@ -52,12 +58,14 @@ struct spawner {
     const struct native_host *host;
     int wire, epoll;
     size_t pending; /* boxes that the tick must look at */
+    struct zygotes zygotes;
     struct box boxes[WIRE_SLOTS_MAX];
 };
 
 /* What an epoll event is about. */
 enum { WATCH_PIDFD, WATCH_STATUS, WATCH_KINDS };
 #define WATCH_WIRE UINT64_MAX
+#define WATCH_ZYGOTE (UINT64_MAX - ZYGOTES_WATCHES) /* the first of so many */
 
 static uint64_t now_ms(void)
 {
@@ -195,6 +203,8 @@ static void on_dead(struct spawner *spawner, struct box *box)
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
     unwatch(spawner, &box->pidfd);
+    fd_closep(&box->door);
+    box->door = -1;
     if (box->failed)
         tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
@@ -207,9 +217,13 @@ static void on_dead(struct spawner *spawner, struct box *box)
 
 static void create(struct spawner *spawner, struct box *box, const struct sandbox_limits *limits)
 {
-    *box = (struct box){
-        .state = BOX_STARTING, .pidfd = -1, .stream = -1, .status = -1, .since_ms = now_ms()
-    };
+    *box = (struct box){ .state = BOX_STARTING,
+                         .pidfd = -1,
+                         .stream = -1,
+                         .status = -1,
+                         .door = -1,
+                         .limits = *limits,
+                         .since_ms = now_ms() };
     spawner->pending++;
     struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
     struct box_started started;
@@ -222,6 +236,7 @@ static void create(struct spawner *spawner, struct box *box, const struct sandbo
     box->pidfd = started.pidfd;
     box->stream = started.stream;
     box->status = started.status;
+    box->door = started.door;
     watch(spawner, box->pidfd, (uint64_t)start.slot * WATCH_KINDS + WATCH_PIDFD);
     watch(spawner, box->status, (uint64_t)start.slot * WATCH_KINDS + WATCH_STATUS);
 }
@@ -241,6 +256,64 @@ static void report_usage(struct spawner *spawner, const struct box *box)
     tell(spawner, &event, -1);
 }
 
+/*** Kernels ***/
+
+static void tell_kernel(struct spawner *spawner, struct box *box, int code)
+{
+    struct wire_event event = { .kind = code ? WIRE_KERNEL_FAILED : WIRE_KERNEL_ADDED,
+                                .slot = slot_of(spawner, box),
+                                .code = code };
+    tell(spawner, &event, -1);
+}
+
+static int order_kernel(struct spawner *spawner, struct box *box)
+{
+    const struct native_host *host = spawner->host;
+    bool bounded = host->cgroups.controllers & CGROUP_MEMORY;
+    if (box->state != BOX_LIVE || box->doomed || box->ticket)
+        return -EBUSY;
+    struct zygote_order order = { .limit_data =
+                                      bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes };
+    box_setup(host, &box->limits, &order.setup);
+    int fds[2 + CGROUP_TREES_MAX] = { box->pidfd, box->door };
+    int n = cgroup_open_guest(&host->cgroups, slot_of(spawner, box), &fds[2]);
+    if (n < 0)
+        return n;
+    int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds, 2 + (size_t)n);
+    box->ticket = r < 0 ? 0 : order.ticket;
+    for (int i = 0; i < n; i++)
+        close(fds[2 + i]);
+    return r;
+}
+
+static void add_kernel(struct spawner *spawner, struct box *box)
+{
+    int r = order_kernel(spawner, box);
+    if (r < 0)
+        tell_kernel(spawner, box, -r);
+}
+
+/* The slot may have become another's: then nobody waits for this. */
+static void on_forked(unsigned slot, uint32_t ticket, int code, void *data)
+{
+    struct spawner *spawner = data;
+    struct box *box = &spawner->boxes[slot];
+    if (box->ticket != ticket)
+        return;
+    box->ticket = 0;
+    tell_kernel(spawner, box, code);
+}
+
+static void watch_zygote(int fd, unsigned what, void *data)
+{
+    watch(data, fd, WATCH_ZYGOTE + what);
+}
+
+static void unwatch_zygote(int *fd, void *data)
+{
+    unwatch(data, fd);
+}
+
 /*** Events ***/
 
 /* A server that asks for what cannot be is broken or taken over; its sandboxes end with it. */
@@ -252,6 +325,8 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
         create(spawner, box, &request->limits);
     else if (box && !is_free && request->kind == WIRE_USAGE)
         report_usage(spawner, box);
+    else if (box && !is_free && request->kind == WIRE_KERNEL)
+        add_kernel(spawner, box);
     else if (box && !is_free && !box->doomed && request->kind == WIRE_DESTROY)
         destroy(spawner, box);
     else if (!box || request->kind != WIRE_DESTROY) { /* a destroy may cross a failure */
@@ -295,6 +370,10 @@ static void dispatch(struct spawner *spawner, uint64_t what)
         on_wire(spawner);
         return;
     }
+    if (what >= WATCH_ZYGOTE) {
+        zygotes_ready(&spawner->zygotes, (unsigned)(what - WATCH_ZYGOTE));
+        return;
+    }
     struct box *box = &spawner->boxes[what / WATCH_KINDS];
     /* An earlier event of the same round may have closed what this one is about. */
     if (what % WATCH_KINDS == WATCH_STATUS && box->status >= 0)
@@ -308,7 +387,10 @@ static _Noreturn void loop(struct spawner *spawner)
     uint64_t ticked = now_ms();
     for (;;) {
         struct epoll_event events[EVENTS];
-        int n = epoll_wait(spawner->epoll, events, EVENTS, spawner->pending ? TICK_MS : -1);
+        int wait = zygotes_tick(&spawner->zygotes, now_ms());
+        if (spawner->pending && (wait < 0 || wait > TICK_MS))
+            wait = TICK_MS;
+        int n = epoll_wait(spawner->epoll, events, EVENTS, wait);
         for (int i = 0; i < n; i++)
             dispatch(spawner, events[i].data.u64);
         if (spawner->pending && now_ms() - ticked >= TICK_MS) {
@@ -351,7 +433,7 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    r = root_template(host->rootfs, host->runtime, err);
+    r = root_template(host->rootfs, host->runtime, *host->zygote.python != '\0', err);
     if (r < 0)
         return r;
     /* Last. What this forbids, no sandbox will ever do; they inherit it. */
@@ -386,5 +468,9 @@ void spawner_run(const struct native_host *host, int wire, int go)
     }
     tell(&spawner, &first, -1);
     watch(&spawner, wire, WATCH_WIRE);
+    static const struct zygotes_events zygotes = { .on_forked = on_forked,
+                                                   .watch = watch_zygote,
+                                                   .unwatch = unwatch_zygote };
+    zygotes_init(&spawner.zygotes, host, &zygotes, &spawner);
     loop(&spawner);
 }

@@ -10,6 +10,8 @@
  *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent
  *                                   WIRE_FAILED   slot, step, code; WIRE_GONE follows
  *   WIRE_USAGE   slot               WIRE_USED     slot, usage
+ *   WIRE_KERNEL  slot               WIRE_KERNEL_ADDED   slot: a process waits at the agent's door
+ *                                   WIRE_KERNEL_FAILED  slot, code: there is none to be had
  *   WIRE_DESTROY slot               WIRE_GONE     slot
  *                                   WIRE_DIED     slot: by itself; still to be destroyed
  *
@@ -22,7 +24,7 @@
 
 enum { WIRE_SLOTS_MAX = 4096, WIRE_STEP_MAX = 320 };
 
-enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_DESTROY };
+enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_KERNEL, WIRE_DESTROY };
 
 struct wire_request {
     uint32_t kind;
@@ -30,13 +32,22 @@ struct wire_request {
     struct sandbox_limits limits; /* of WIRE_CREATE */
 };
 
-enum wire_event_kind { WIRE_READY = 1, WIRE_CREATED, WIRE_FAILED, WIRE_USED, WIRE_DIED, WIRE_GONE };
+enum wire_event_kind {
+    WIRE_READY = 1,
+    WIRE_CREATED,
+    WIRE_FAILED,
+    WIRE_USED,
+    WIRE_KERNEL_ADDED,
+    WIRE_KERNEL_FAILED,
+    WIRE_DIED,
+    WIRE_GONE
+};
 
 struct wire_event {
     uint32_t kind;
     uint32_t slot;
-    int32_t code;             /* of WIRE_FAILED: an errno value, 0: none applies */
-    uint32_t known;           /* of WIRE_USED: 0 when there are no counters */
+    int32_t code;   /* of WIRE_FAILED and WIRE_KERNEL_FAILED: an errno value, 0: none applies */
+    uint32_t known; /* of WIRE_USED: 0 when there are no counters */
     char step[WIRE_STEP_MAX]; /* of WIRE_FAILED: what was being done */
     struct sandbox_usage usage;
 };

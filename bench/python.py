@@ -1,0 +1,795 @@
+"""Measures Python in sandboxes, beside docker, bubblewrap and Jupyter in the same run.
+
+Rounds of all kinds take turns, so that whatever else the machine does falls on all of them. Ratios mean
+something on other machines, too; the goals in milliseconds are those of a small virtual machine.
+
+Ways in: "engine" is bench-kernel, sessions without a protocol; "stdio" and "HTTP" are the server as
+clients use it. What is made ahead:
+
+    on demand   a kernel is put into a sandbox when it is asked for
+    pooled      kernels wait ready in their sandboxes
+
+An option that the program does not have is left out, and the table says what is missing.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from subprocess import DEVNULL, PIPE
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+import belljar  # noqa: E402
+import sandboxes  # noqa: E402
+from jupyter_kernel import make_kernel  # noqa: E402
+
+import engine  # noqa: E402
+
+PROGRAM = pathlib.Path(
+    os.environ.get("BENCH_KERNEL", pathlib.Path(belljar.BIN).parent / "bench/bench-kernel")
+)
+RUNTIME = pathlib.Path(os.environ.get("BELLJAR_RUNTIME", ROOT / ".cache/runtime")).resolve()
+PYTHON = RUNTIME / "bin/python"
+
+GAP = 0.05  # seconds between requests that come one by one
+GAPS = (0.0, GAP)
+POOL = 16
+BURST = 8  # requests in a row that the pool must be able to meet
+LANES = 4  # at once, for the rate
+ALIVE = 1000  # sandboxes at once, for their memory
+WARM_UP = 4.0  # seconds until pools are full and libraries imported
+# Of one batch; what is slow gets fewer runs, but never less than so many.
+SECONDS = {0.0: 0.4, GAP: 1.0}
+FEWEST, MOST = 3, 100
+LONGEST = 150  # seconds, after which no further round begins
+
+IMPORTS = "import numpy, pandas, matplotlib.pyplot, IPython"
+CELLS = {
+    "print": "print(1)",
+    "describe": "import numpy as np, pandas as pd\n"
+    "print(pd.DataFrame(np.arange(4000.0).reshape(1000, 4)).describe())",
+    "plot": "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot(range(100))\n"
+    "plt.show()",
+    # What isolates a guest, as it sees it itself.
+    "isolation": """
+import errno, json, os, socket
+status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines()
+              if ":\\t" in line)
+def refused(path):
+    try:
+        open(path, "w").close()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+print(json.dumps({
+    "uid": os.getuid(),
+    "capabilities": [status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")],
+    "no_new_privs": status["NoNewPrivs"].strip(),
+    "seccomp": status["Seccomp"].strip(),
+    "pid_namespace": os.readlink("/proc/self/ns/pid"),
+    "processes": sum(name.isdigit() for name in os.listdir("/proc")),
+    "interfaces": [name for _, name in socket.if_nameindex()],
+    "write_to_usr": refused("/usr/x"),
+    "write_to_root": refused("/x"),
+}))
+""",
+}
+
+# (name, options of the program)
+COMMON = {"pool_size": POOL, "runtime": RUNTIME, "pool_max_creations": 2}
+ON_DEMAND = {**COMMON, "kernel_pool_size": 0}
+POOLED = {**COMMON, "kernel_pool_size": POOL}
+
+# The cases, in the order of the table: what is made ahead, how runs are made, the cell.
+CASES = {
+    "fresh on demand, print(1)": ("on demand", "fresh", "print"),
+    "no sandbox waits, print(1)": ("on demand", "alone", "print"),
+    "pooled, print(1)": ("pooled", "fresh", "print"),
+    "pooled, first describe()": ("pooled", "fresh", "describe"),
+    "describe() again, same session": ("on demand", "warm", "describe"),
+    "warm cell, print(1)": ("on demand", "warm", "print"),
+    "fresh on demand, first plot": ("on demand", "fresh", "plot"),
+    "plot again, same session": ("on demand", "warm", "plot"),
+}
+DOCKER, DOCKER_IMPORTS = "docker run, python -c pass", "docker run + imports"
+BWRAP, BWRAP_IMPORTS = "bwrap, python -c pass", "bwrap + imports"
+JUPYTER_START, JUPYTER_WARM = "ipykernel, start to first reply", "ipykernel, warm cell"
+BARE = "bare fork of a process with the imports"
+RIVALS = (DOCKER, DOCKER_IMPORTS, BWRAP, BWRAP_IMPORTS, JUPYTER_START, JUPYTER_WARM, BARE)
+
+
+def known_options():
+    """Names of the options that the program has."""
+    out = subprocess.run([belljar.BIN, "config"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"^(?:# )?(\w+): ", out.stdout, re.MULTILINE))
+
+
+def flags(options, known):
+    words = []
+    for name, value in options.items():
+        if name in known:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+def unlimited_files():
+    """A thousand sandboxes are some thousand descriptors."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+# --- ways in -----------------------------------------------------------------------------------------
+
+
+class Engine:
+    """bench-kernel, with one setting of options."""
+
+    def __init__(self, words, cells, user=None):
+        self.state = sandboxes.make_state(user)
+        self.cells = cells
+        program = self.copy_for(user) if user else PROGRAM
+        argv = [*sandboxes.as_user(user), program, "bench", "--log-level", "error"]
+        argv += ["--state-dir", self.state, *words]
+        self.process = subprocess.Popen(
+            [str(word) for word in argv],
+            stdin=PIPE,
+            stdout=PIPE,
+            text=True,
+            env={**os.environ, **({"HOME": user.home} if user else {})},
+            preexec_fn=unlimited_files,
+        )
+
+    def copy_for(self, user):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="belljar-bench-"))
+        self.place.chmod(0o755)
+        return shutil.copy(PROGRAM, self.place / "bench-kernel")
+
+    def ask(self, *words):
+        """(lines, seconds)"""
+        print(*words, file=self.process.stdin, flush=True)
+        lines = []
+        for line in self.process.stdout:
+            if line.startswith("end "):
+                return lines, float(line.split()[1])
+            lines.append(line.strip())
+        raise RuntimeError(f"bench-kernel ended at {words}: status {self.process.wait()}")
+
+    def milliseconds(self, *words):
+        lines, seconds = self.ask(*words)
+        return [float(line) / 1000 for line in lines], seconds
+
+    def fresh(self, cell, count, gap):
+        return self.milliseconds("fresh", count, 1, int(gap * 1000), self.cells[cell])[0]
+
+    def alone(self, cell, count, gap):
+        return self.milliseconds("alone", count, 1, int(gap * 1000), self.cells[cell])[0]
+
+    def warm(self, cell, count, gap):
+        return self.milliseconds("warm", count, int(gap * 1000), self.cells[cell])[0]
+
+    def rate(self, count):
+        return count / self.milliseconds("fresh", count, LANES, 0, self.cells["print"])[1]
+
+    def show(self, cell):
+        return "\n".join(self.ask("show", self.cells[cell])[0])
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+        shutil.rmtree(self.state, ignore_errors=True)
+        if hasattr(self, "place"):
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+class Client:
+    """A client of the server. What the two transports share: tools, and how runs are made of them."""
+
+    def execute(self, code, session=None):
+        arguments = {"code": code, **({"session_id": session} if session else {})}
+        result = self.tool("execute_code", arguments)
+        said = result["structuredContent"]
+        assert said["outcome"] == "ok" and len(result["content"]) + len(said["output"]) > 1, result
+        return said
+
+    def fresh(self, cell, count, gap):
+        times = []
+        for _ in range(count):
+            time.sleep(gap)
+            begin = time.perf_counter()
+            said = self.execute(CELLS[cell])
+            times.append((time.perf_counter() - begin) * 1000)
+            self.tool("clear_session", {"session_id": said["session_id"]})
+        return times
+
+    def warm(self, cell, count, gap):
+        session = self.execute(CELLS[cell])["session_id"]
+        times = []
+        for _ in range(count):
+            time.sleep(gap)
+            begin = time.perf_counter()
+            self.execute(CELLS[cell], session)
+            times.append((time.perf_counter() - begin) * 1000)
+        self.tool("clear_session", {"session_id": session})
+        return times
+
+    def rate(self, count):
+        """Fresh sandboxes a second, several requests at once."""
+        begin = time.perf_counter()
+        clients = [self.another() for _ in range(LANES)]
+        share = count // LANES
+        workers = [
+            threading.Thread(target=client.fresh, args=("print", share, 0.0)) for client in clients
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return share * LANES / (time.perf_counter() - begin)
+
+    def show(self, cell):
+        said = self.execute(CELLS[cell])
+        self.tool("clear_session", {"session_id": said["session_id"]})
+        return "".join(piece["text"] for piece in said["output"])
+
+
+class Stdio(Client):
+    def __init__(self, words):
+        self.state = sandboxes.make_state()
+        argv = [belljar.BIN, "serve", "--stdio", "--log-level", "error", "--state-dir", self.state]
+        self.process = subprocess.Popen([*argv, *words], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+        self.lock = threading.Lock()
+        self.replies, self.arrived = {}, threading.Condition()
+        self.reading = False
+        self.number = 0
+        self.call(belljar.initialize())
+        self.send(belljar.notification("notifications/initialized"))
+
+    def send(self, message):
+        self.process.stdin.write(belljar.encode(message) + b"\n")
+        self.process.stdin.flush()
+
+    def tool(self, name, arguments):
+        with self.lock:
+            self.number += 1
+            number = self.number
+        message = belljar.request("tools/call", belljar.call_tool(name, arguments), number)
+        return belljar.unwrap(self.call(message))
+
+    def call(self, message):
+        """Its answer. Whoever waits first reads for all that wait."""
+        with self.lock:
+            self.send(message)
+        wanted = message["id"]
+        with self.arrived:
+            self.arrived.wait_for(lambda: wanted in self.replies or not self.reading)
+            if wanted in self.replies:
+                return self.replies.pop(wanted)
+            self.reading = True
+        try:
+            while True:
+                reply = json.loads(self.process.stdout.readline())
+                if reply.get("id") == wanted:
+                    return reply
+                with self.arrived:
+                    self.replies[reply.get("id")] = reply
+                    self.arrived.notify_all()
+        finally:
+            with self.arrived:
+                self.reading = False
+                self.arrived.notify_all()
+
+    def another(self):
+        return self
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+class Http(Client):
+    """Stateless requests on one connection that is kept."""
+
+    def __init__(self, words=(), server=None):
+        self.state = None if server else sandboxes.make_state()
+        self.server = server or belljar.Http(
+            "--pool-enabled", "--http-idle-timeout=10m", "--state-dir", self.state, *words
+        )
+        self.connection = http.client.HTTPConnection(*self.server.address)
+
+    def tool(self, name, arguments):
+        message = belljar.stateless("tools/call", belljar.call_tool(name, arguments))
+        headers = {"Content-Type": "application/json", "Accept": belljar.BOTH}
+        self.connection.request(
+            "POST", "/mcp", belljar.encode(message), {**headers, **belljar.mirror(message)}
+        )
+        answer = self.connection.getresponse()
+        body = answer.read()
+        if answer.getheader("Content-Type", "").startswith("text/event-stream"):
+            body = body.rpartition(b"data: ")[2]
+        return belljar.unwrap(json.loads(body))
+
+    def another(self):
+        return Http(server=self.server)
+
+    def stop(self):
+        self.connection.close()
+        self.server.stop()
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+# --- rivals ------------------------------------------------------------------------------------------
+
+
+class Caches:
+    """Fonts found by matplotlib, kept for the rivals: they need not look for them each time."""
+
+    def __init__(self):
+        self.place = tempfile.mkdtemp(prefix="belljar-caches-")
+        self.env = {"MPLCONFIGDIR": self.place, "XDG_CACHE_HOME": self.place}
+        subprocess.run([PYTHON, "-c", IMPORTS], check=True, env={**os.environ, **self.env})
+
+    def stop(self):
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+class Docker(engine.Docker):
+    """A daemon whose image has nothing: the host's /usr and the runtime are bound into it."""
+
+    def make_image(self):
+        root = self.place / "root"
+        for name in ("usr", "etc", "proc", "sys", "dev", "tmp"):
+            (root / name).mkdir(parents=True)
+        for name in ("bin", "lib", "lib64", "sbin"):
+            if os.path.islink(f"/{name}"):
+                (root / name).symlink_to(f"usr/{name}")
+        tar = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True)
+        self.docker("import", "-", "bench-python", input=tar.stdout, check=True)
+
+    def python(self, code, count, caches):
+        words = ["docker", "--host", self.host, "run", "--rm", "--network", "none", "--read-only"]
+        words += ["--tmpfs", "/tmp", "-v", f"{caches.place}:{caches.place}"]
+        for name, value in caches.env.items():
+            words += ["-e", f"{name}={value}"]
+        for path in ("/usr", "/etc/fonts", RUNTIME):
+            if os.path.exists(path):
+                words += ["-v", f"{path}:{path}:ro"]
+        return engine.commands([*words, "bench-python", str(PYTHON), "-c", code], count)[0]
+
+
+def try_docker():
+    if not shutil.which("dockerd") or not shutil.which("docker") or os.geteuid() != 0:
+        return None, "docker is left out: no dockerd to start here (Debian package docker.io)."
+    try:
+        return Docker(), None
+    except Exception as error:
+        return None, f"docker is left out: its daemon does not start: {error}"
+
+
+def bwrap_words(code, caches):
+    words = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    words += ["--tmpfs", "/tmp", "--bind", caches.place, caches.place]
+    for name, value in caches.env.items():
+        words += ["--setenv", name, value]
+    return [*words, str(PYTHON), "-c", code]
+
+
+class Jupyter:
+    """ipykernel with the runtime's interpreter, asked as Jupyter asks it."""
+
+    def __init__(self):
+        self.place = tempfile.mkdtemp(prefix="belljar-jupyter-")
+        os.environ["JUPYTER_PATH"] = str(make_kernel(self.place, RUNTIME))
+        os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+        os.environ["IPYTHONDIR"] = f"{self.place}/ipython"
+        self.manager = self.client = None
+
+    def start(self):
+        """Milliseconds from the wish for a kernel to its first reply."""
+        from jupyter_client.manager import start_new_kernel
+
+        self.shut_down()
+        begin = time.perf_counter()
+        self.manager, self.client = start_new_kernel(kernel_name="runtime", stderr=DEVNULL)
+        self.execute("print(1)")
+        return (time.perf_counter() - begin) * 1000
+
+    def execute(self, code):
+        begin = time.perf_counter()
+        reply = self.client.execute_interactive(code, output_hook=lambda message: None)
+        assert reply["content"]["status"] == "ok", reply
+        return (time.perf_counter() - begin) * 1000
+
+    def shut_down(self):
+        if self.manager:
+            self.client.stop_channels()
+            self.manager.shutdown_kernel(now=True)
+            self.manager = None
+
+    def stop(self):
+        self.shut_down()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+# Forks itself for each cell: no sandbox, no filter, and none of what a zygote does to fork cheaply.
+BARE_FORK = f"""
+{IMPORTS}
+import gc, os, sys
+gc.collect(); gc.disable(); gc.freeze()
+import time
+times = []
+for _ in range(int(sys.argv[1])):
+    begin = time.perf_counter()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writer, 1)
+        exec(compile("print(1)", "cell", "exec"), {{}})
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as output:
+        assert output.readline() == b"1\\n"
+        times.append((time.perf_counter() - begin) * 1000)
+    os.waitpid(child, 0)
+print(*times)
+"""
+
+
+def bare_fork(count):
+    words = [PYTHON, "-c", BARE_FORK, str(count)]
+    out = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
+    return [float(line) for line in out.stdout.split()]
+
+
+# --- the measurement ---------------------------------------------------------------------------------
+
+
+class Measurement:
+    def __init__(self, rounds):
+        self.rounds = rounds
+        self.stack = contextlib.ExitStack()
+        self.known = known_options()
+        self.results = {}  # (way in, case, gap): milliseconds
+        self.rates = {}  # name: values
+        self.remarks = []
+        self.isolation = {}
+
+    def open(self, thing):
+        self.stack.callback(thing.stop)
+        return thing
+
+    def __enter__(self):
+        """Starts everything. What is started as another user wants a runtime that it can read."""
+        place = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        place.chmod(0o755)
+        self.cells = {}
+        for name, code in CELLS.items():
+            self.cells[name] = place / f"{name}.py"
+            self.cells[name].write_text(code)
+        settings = {
+            "on demand": flags(ON_DEMAND, self.known),
+            "pooled": flags(POOLED, self.known),
+        }
+        self.ways = {
+            "engine": {k: self.open(Engine(v, self.cells)) for k, v in settings.items()},
+            "stdio": {k: self.open(Stdio(v)) for k, v in settings.items()},
+            "HTTP": {k: self.open(Http(v)) for k, v in settings.items()},
+        }
+        self.open_rootless(settings)
+        docker, remark = try_docker()
+        self.docker = self.open(docker) if docker else None
+        self.caches = self.open(Caches())
+        self.jupyter = self.open(Jupyter())
+        self.remarks += [remark] if remark else []
+        for option, words in (
+            ("zygote", "each kernel starts an interpreter of its own"),
+            ("kernel_pool_size", "pooled means sandboxes, not kernels"),
+        ):
+            if option not in self.known:
+                self.remarks.append(f"This program has no {option}: {words}.")
+        self.check_isolation()
+        time.sleep(WARM_UP)
+        return self
+
+    def open_rootless(self, settings):
+        if os.geteuid() != 0:
+            self.remarks.append("rootless is left out: everything here is, for want of root.")
+            return
+        try:
+            user = sandboxes.User("belljar-test")
+            readable = ["test", "-r", str(RUNTIME / "stamp")]
+            subprocess.run([*sandboxes.as_user(user), *readable], check=True)
+        except (KeyError, subprocess.CalledProcessError):
+            self.remarks.append(
+                "rootless is left out: there is no user belljar-test who can read the runtime."
+            )
+            return
+        self.remarks.append(
+            "Rootless has the limits that this host lets an ordinary user set; see belljar doctor."
+        )
+        self.ways["rootless engine"] = {
+            name: self.open(Engine(words, self.cells, user)) for name, words in settings.items()
+        }
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def check_isolation(self):
+        """Every way in, looked at from inside; raises when a layer is missing."""
+        for way, settings in self.ways.items():
+            for name, server in settings.items():
+                seen = json.loads(server.show("isolation"))
+                assert seen["uid"] != 0, (way, name, seen)
+                assert all(int(text, 16) == 0 for text in seen["capabilities"]), (way, name, seen)
+                assert (seen["no_new_privs"], seen["seccomp"]) == ("1", "2"), (way, name, seen)
+                assert seen["pid_namespace"] != os.readlink("/proc/self/ns/pid"), (way, name, seen)
+                assert seen["processes"] < 10 and seen["interfaces"] == ["lo"], (way, name, seen)
+                refused = ("EROFS", "EACCES", "EPERM")
+                assert seen["write_to_usr"] == "EROFS", (way, name, seen)
+                assert seen["write_to_root"] in refused, (way, name, seen)
+                self.isolation[way, name] = seen
+
+    def run(self):
+        end = time.monotonic() + LONGEST
+        for done in range(self.rounds):
+            if done and time.monotonic() > end:
+                self.remarks.append(f"{done} of {self.rounds} rounds: the time was up.")
+                break
+            for way, settings in self.ways.items():
+                for case, (ahead, how, cell) in CASES.items():
+                    if way == "rootless engine" and cell != "print":
+                        continue
+                    if not hasattr(settings[ahead], how):
+                        continue
+                    for gap in GAPS:
+                        self.batch(way, case, settings[ahead], ahead, how, cell, gap)
+            self.run_rivals()
+            self.run_rates()
+        self.run_memory()
+
+    def batch(self, way, case, server, ahead, how, cell, gap):
+        """As many runs as fit into the time of a batch."""
+        times = self.results.setdefault((way, case, gap), [])
+        run = getattr(server, how)
+        if not times:
+            times += run(cell, 1, gap)
+        each = statistics.median(times) / 1000 + gap
+        left = max(FEWEST, min(MOST, int(SECONDS[gap] / each)))
+        # Back to back a pool is only as good as it is full: so many, and time to fill it.
+        most = BURST if ahead == "pooled" and gap == 0 else left
+        while left > 0:
+            times += run(cell, min(most, left), gap)
+            left -= most
+            if ahead == "pooled":
+                time.sleep(0.1)
+
+    def rival(self, name, times):
+        self.results.setdefault(("", name, 0.0), []).extend(times)
+
+    def run_rivals(self):
+        if self.docker:
+            self.rival(DOCKER, self.docker.python("pass", 3, self.caches))
+            self.rival(DOCKER_IMPORTS, self.docker.python(IMPORTS, 1, self.caches))
+        if shutil.which("bwrap"):
+            self.rival(BWRAP, engine.commands(bwrap_words("pass", self.caches), 10)[0])
+            self.rival(BWRAP_IMPORTS, engine.commands(bwrap_words(IMPORTS, self.caches), 1)[0])
+        self.rival(JUPYTER_START, [self.jupyter.start()])
+        self.rival(JUPYTER_WARM, [self.jupyter.execute("print(1)") for _ in range(50)])
+        self.rival(BARE, bare_fork(100))
+
+    def run_rates(self):
+        for way, settings in self.ways.items():
+            one = statistics.median(self.results[way, "fresh on demand, print(1)", 0.0]) / 1000
+            count = max(2 * LANES, min(1000, int(1.0 / one))) // LANES * LANES
+            self.rates.setdefault(f"belljar, {way}", []).append(settings["on demand"].rate(count))
+        if shutil.which("bwrap"):
+            words = [f"'{word}'" for word in bwrap_words("pass", self.caches)]
+            self.rates.setdefault(BWRAP, []).append(engine.parallel_rate(words, 10))
+        if self.docker:
+            times = self.results["", DOCKER, 0.0]
+            self.rates[DOCKER] = [1000 / statistics.median(times)]
+
+    def run_memory(self):
+        """Many sandboxes that have run one cell each, and how long one more takes then."""
+        most = {"max_sessions": 2 * ALIVE, "max_sessions_per_client": 2 * ALIVE}
+        server = Engine(flags({**ON_DEMAND, **most}, self.known), self.cells)
+        try:
+            cell = self.cells["print"]
+            server.milliseconds("fresh", 1, 1, 0, cell)
+            time.sleep(WARM_UP)
+            alone = statistics.median(server.fresh("print", 30, GAP))
+            before = available_memory()
+            seconds = server.milliseconds("hold", 20, 1, cell)[1]
+            time.sleep(0.5)
+            each = max(1, (before - available_memory()) / 20)
+            count = int(min(ALIVE, 20 + 0.6 * before / each, 20 + 20 / (seconds / 20)))
+            server.milliseconds("hold", max(1, count - 20), 2, cell)
+            time.sleep(1)
+            used = (before - available_memory()) / count
+            crowded = statistics.median(server.fresh("print", 30, GAP))
+            server.ask("drop")
+        finally:
+            server.stop()
+        self.memory = {"count": count, "each": used, "alone": alone, "crowded": crowded}
+
+
+def available_memory():
+    text = pathlib.Path("/proc/meminfo").read_text()
+    return int(re.search(r"MemAvailable: *(\d+) kB", text)[1]) * 1024
+
+
+# --- the tables --------------------------------------------------------------------------------------
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+class Report:
+    def __init__(self, measured, table):
+        self.measured, self.table = measured, table
+
+    def p50(self, way, case, gap=0.0):
+        times = self.measured.results.get((way, case, gap))
+        return statistics.median(times) if times else None
+
+    def p99(self, way, case, gap=0.0):
+        times = self.measured.results.get((way, case, gap))
+        return engine.percentile(times, 0.99) if times else None
+
+    def ratio(self, above, below):
+        return above / below if above and below else None
+
+    def times(self):
+        """All that was measured; ratios to the rivals are of requests back to back."""
+        rows = []
+        for way, case in dict.fromkeys((way, case) for way, case, _gap in self.measured.results):
+            name = f"belljar, {way}: {case}" if way else case
+            cells = [name, str(len(self.measured.results[way, case, 0.0]))]
+            for gap in GAPS:
+                for value in (self.p50(way, case, gap), self.p99(way, case, gap)):
+                    cells.append(number(value) if value else "")
+            for rival in (DOCKER, DOCKER_IMPORTS, BWRAP_IMPORTS, JUPYTER_WARM):
+                ratio = self.ratio(self.p50("", rival), self.p50(way, case))
+                cells.append(f"{number(ratio)}×" if ratio else "")
+            rows.append(cells)
+        head = ["Python", "runs", "p50 ms", "p99 ms", "50 ms apart: p50", "p99"]
+        head += ["docker ÷", "docker+imports ÷", "bwrap+imports ÷", "ipykernel ÷"]
+        return self.table(head, rows)
+
+    def rates(self):
+        rows = []
+        medians = {name: statistics.median(v) for name, v in self.measured.rates.items()}
+        for name, rate in medians.items():
+            ratios = [
+                f"{number(rate / medians[rival])}×" if rival in medians else ""
+                for rival in (DOCKER, BWRAP)
+            ]
+            rows.append([name, number(rate), *ratios])
+        head = [f"fresh sandboxes a second that print(1), {os.cpu_count()} cores", "rate"]
+        return self.table([*head, "÷ docker run", "÷ bwrap"], rows)
+
+    def memory(self):
+        memory = self.measured.memory
+        rows = [
+            [
+                str(memory["count"]),
+                f"{memory['each'] / 1e6:.2f}",
+                number(memory["alone"]),
+                number(memory["crowded"]),
+                f"{memory['crowded'] / memory['alone']:.2f}×",
+            ]
+        ]
+        head = ["sandboxes alive, after one cell", "MB each", "p50 ms of one more: alone"]
+        return self.table([*head, "beside them", "ratio"], rows)
+
+    def goals(self):
+        """Each figure that is demanded, beside what was measured: (case, value, unit, ≤ or ≥, goal)."""
+        p50, p99, ratio = self.p50, self.p99, self.ratio
+        e, fresh, pooled = "engine", "fresh on demand, print(1)", "pooled, print(1)"
+        describe, again = "pooled, first describe()", "describe() again, same session"
+        warm, plot, replot = (
+            "warm cell, print(1)",
+            "fresh on demand, first plot",
+            "plot again, same session",
+        )
+        rates = {name: statistics.median(v) for name, v in self.measured.rates.items()}
+        rate, memory = rates["belljar, engine"], self.measured.memory
+        added = p50(e, fresh) - p50("", BARE)
+        return [
+            (f"{fresh}: median", p50(e, fresh), " ms", "≤", 1.8),
+            ("p99", p99(e, fresh), " ms", "≤", 6),
+            ("docker run ÷ it", ratio(p50("", DOCKER), p50(e, fresh)), "×", "≥", 180),
+            (
+                "docker run + imports ÷ it",
+                ratio(p50("", DOCKER_IMPORTS), p50(e, fresh)),
+                "×",
+                "≥",
+                500,
+            ),
+            ("bwrap + imports ÷ it", ratio(p50("", BWRAP_IMPORTS), p50(e, fresh)), "×", "≥", 400),
+            (
+                "the same where no sandbox waits: median",
+                p50(e, "no sandbox waits, print(1)"),
+                " ms",
+                "≤",
+                1.8,
+            ),
+            (f"{pooled}: median", p50(e, pooled), " ms", "≤", 0.3),
+            ("p99", p99(e, pooled), " ms", "≤", 1),
+            ("docker run ÷ it", ratio(p50("", DOCKER), p50(e, pooled)), "×", "≥", 1000),
+            (f"{describe}: median", p50(e, describe), " ms", "≤", 7),
+            ("p99", p99(e, describe), " ms", "≤", 15),
+            ("÷ the same cell warm", ratio(p50(e, describe), p50(e, again)), "×", "≤", 1.6),
+            (f"{warm}, engine: median", p50(e, warm), " ms", "≤", 0.1),
+            ("p99", p99(e, warm), " ms", "≤", 0.3),
+            ("ipykernel ÷ it", ratio(p50("", JUPYTER_WARM), p50(e, warm)), "×", "≥", 40),
+            ("sustained fresh sandboxes", rate, "/s", "≥", 800),
+            ("÷ docker run", ratio(rate, rates.get(DOCKER)), "×", "≥", 200),
+            ("÷ bwrap + python", ratio(rate, rates.get(BWRAP)), "×", "≥", 10),
+            (f"idle sandbox, {memory['count']} alive", memory["each"] / 1e6, " MB", "≤", 1.3),
+            ("one more, ÷ alone", ratio(memory["crowded"], memory["alone"]), "×", "≤", 1.3),
+            ("isolation on top of the bare fork", added, " ms", "≤", 0.4),
+            ("÷ the bare fork", ratio(p50(e, fresh), p50("", BARE)), "×", "≤", 1.4),
+            ("first plot ÷ plot again", ratio(p50(e, plot), p50(e, replot)), "×", "≤", 1.5),
+            (
+                "rootless ÷ root",
+                ratio(p50("rootless engine", fresh), p50(e, fresh)),
+                "×",
+                "≤",
+                1.1,
+            ),
+        ]
+
+    def goals_table(self):
+        rows = []
+        for case, value, unit, sign, goal in self.goals():
+            if value is None:
+                rows.append([case, "not measured", f"{sign} {goal:,}{unit}", ""])
+                continue
+            met = value <= goal if sign == "≤" else value >= goal
+            said = f"{value:.2f}" if -10 < value < 0 else number(value)
+            rows.append([case, said + unit, f"{sign} {goal:,}{unit}", "yes" if met else "no"])
+        return self.table(["demanded", "measured", "goal", "met"], rows)
+
+    def isolation(self):
+        seen = self.measured.isolation["engine", "on demand"]
+        ways = ", ".join(dict.fromkeys(way for way, _name in self.measured.isolation))
+        return (
+            f"Checked from inside in this run ({ways}): uid {seen['uid']} or another that is not 0, "
+            f"no capability, NoNewPrivs {seen['no_new_privs']}, Seccomp {seen['seccomp']}, a pid "
+            f"namespace of its own with {seen['processes']} processes, "
+            f"{' '.join(seen['interfaces'])} the only interface, /usr read-only."
+        )
+
+    def notes(self):
+        text = (
+            "On demand a kernel is put into a sandbox that waits when it is asked for; pooled, kernels "
+            "wait in theirs; and where no sandbox waits, it too is made then. "
+            f"Pooled back to back are {BURST} requests in a row. The bare fork is "
+            "os.fork() of a process with the imports, as Python does it: without isolation, but also "
+            "without what a zygote does to fork cheaply; so isolation can come out below zero."
+        )
+        return "\n\n".join([text, *self.measured.remarks])
+
+
+def measure(table, rounds=5):
+    """The tables and what was left out, as text."""
+    if not (RUNTIME / "stamp").exists():
+        return f"Python is left out: {RUNTIME.name} is not there (tools/runtime makes it)."
+    with Measurement(rounds) as measured:
+        measured.run()
+    report = Report(measured, table)
+    parts = (report.goals_table, report.times, report.rates, report.memory)
+    return "\n\n".join([*(part() for part in parts), report.isolation(), report.notes()])

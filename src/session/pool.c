@@ -1,0 +1,253 @@
+/*
+ * Sessions made ahead of need: a sandbox of the default plan, its agent, and a Python kernel that has
+ * started and run a cell of ours. A session in the pool is whole but for an owner; giving it away is
+ * giving it one. Nothing comes back: a session that is over is destroyed.
+ *
+ *   making ─(warm-up cell done)─▶ ready ─▶ given away
+ *      │                            ├ too old: replaced
+ *      └─ failed: a pause, then another; each pause twice as long
+ *
+ * One that is still being made may be given away, too: its client's run waits behind the warm-up, and
+ * begins sooner than in a sandbox that has to be made first.
+ *
+ * Callers go first: nothing is made while a client's session is opening, and a pool that is at least
+ * half full waits a moment after each hand-over, for that is when the processors have work to do.
+ *
+ * How many: `size` as a rule. Each time that none is ready the number doubles, up to `max`, and goes
+ * down again one by one while there are always some.
+ */
+#include "session/internal.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+
+enum {
+    REFILL_MS = 5,
+    TICK_MS = 1000,
+    WARM_UP_MS = 30000,     /* a first Python on a busy machine */
+    NEARLY_READY_MS = 1000, /* one in the making for longer than this is not waited for */
+    SHRINK_MS = 30 * 1000,  /* without a miss, for one kernel less */
+    PAUSE_MIN_MS = 1000,    /* after a failure */
+    PAUSE_MAX_MS = 60 * 1000,
+};
+
+struct pool {
+    struct sessions *sessions;
+    size_t size, max, target;
+    bool started;
+    struct list ready, making; /* struct session_ref, the oldest first */
+    struct timer *refill, *tick;
+    uint64_t changed_ms; /* when the target last rose or fell */
+    uint64_t pause_ms;   /* 0: the last one was made well */
+    uint64_t failed_ms;
+};
+
+static struct session_stats *stats_of(const struct pool *pool)
+{
+    return &pool->sessions->stats;
+}
+
+/*** Making ***/
+
+static void on_warm(const struct run_result *result, void *data);
+
+static void make_one(struct pool *pool)
+{
+    struct session_ref *session = session_begin(pool->sessions, &(struct session_plan){ 0 });
+    list_add_tail(&pool->making, &session->link);
+    stats_of(pool)->kernels_making++;
+    session_warm_up(session, WARM_UP_MS, on_warm, session);
+}
+
+static bool may_make(const struct pool *pool)
+{
+    const struct session_stats *stats = stats_of(pool);
+    size_t at_once = pool->sessions->options.pool_max_creations;
+    return pool->started && pool->sessions->n_opening == 0 &&
+           stats->kernels_ready + stats->kernels_making < pool->target &&
+           stats->kernels_making < (at_once ? at_once : 1) &&
+           (!pool->pause_ms || clock_ms() - pool->failed_ms >= pool->pause_ms);
+}
+
+void pool_pump(struct pool *pool)
+{
+    if (!pool || timer_active(pool->refill))
+        return;
+    while (may_make(pool))
+        make_one(pool);
+}
+
+static void on_refill(void *data)
+{
+    pool_pump(data);
+}
+
+/* Said once for a row of failures: a host without Python would fill the log. */
+static void note_failure(struct pool *pool)
+{
+    stats_of(pool)->kernel_failures++;
+    if (!pool->pause_ms)
+        log_warning("a Python kernel made ahead of need has failed; trying again later");
+    pool->pause_ms = pool->pause_ms ? pool->pause_ms * 2 : PAUSE_MIN_MS;
+    if (pool->pause_ms > PAUSE_MAX_MS)
+        pool->pause_ms = PAUSE_MAX_MS;
+    pool->failed_ms = clock_ms();
+}
+
+/* Off the pool's books. */
+static void leave(struct pool *pool, struct session_ref *session)
+{
+    list_remove(&session->link);
+    if (session->warm)
+        stats_of(pool)->kernels_ready--;
+    else
+        stats_of(pool)->kernels_making--;
+}
+
+static void on_warm(const struct run_result *result, void *data)
+{
+    struct session_ref *session = data;
+    struct pool *pool = session->sessions->pool;
+    if (!pool || session->owner || session->state == SESSION_ENDED)
+        return; /* given away meanwhile, or lost */
+    if (result->outcome != OUTCOME_OK) {
+        log_debug("the warm-up of a kernel ended with %s: %s", outcome_name(result->outcome),
+                  result->error);
+        session_end(session, OUTCOME_INTERRUPTED, "its warm-up failed");
+        return;
+    }
+    leave(pool, session);
+    session->warm = true;
+    session->last_used_ms = clock_ms(); /* its age in the pool */
+    list_add_tail(&pool->ready, &session->link);
+    stats_of(pool)->kernels_ready++;
+    pool->pause_ms = 0;
+    pool_pump(pool);
+}
+
+/*** Losing ***/
+
+void pool_lost(struct pool *pool, struct session_ref *session)
+{
+    if (!pool || list_empty(&session->link))
+        return; /* dismissed */
+    leave(pool, session);
+    note_failure(pool);
+}
+
+void pool_on_kernel_lost(struct session_ref *session)
+{
+    session_end(session, OUTCOME_KERNEL_DIED, "its kernel ended in the pool");
+}
+
+static void dismiss(struct pool *pool, struct session_ref *session)
+{
+    leave(pool, session);
+    session_end(session, OUTCOME_INTERRUPTED, "it was not needed");
+}
+
+static bool is_too_old(const struct pool *pool, const struct session_ref *session)
+{
+    uint64_t max_age = pool->sessions->options.pool_max_age_ms;
+    return max_age && clock_ms() - session->last_used_ms >= max_age;
+}
+
+static void on_tick(void *data)
+{
+    struct pool *pool = data;
+    uint64_t now = clock_ms();
+    if (pool->target > pool->size && now - pool->changed_ms >= SHRINK_MS) {
+        pool->target--;
+        pool->changed_ms = now;
+    }
+    if (!list_empty(&pool->ready)) {
+        struct session_ref *oldest = list_first(struct session_ref, &pool->ready, link);
+        /* One after the other, so that there is always another. */
+        bool others_come = stats_of(pool)->kernels_making > 0;
+        if (stats_of(pool)->kernels_ready > pool->target ||
+            (is_too_old(pool, oldest) && !others_come))
+            dismiss(pool, oldest);
+    }
+    pool_pump(pool);
+}
+
+/*** Giving away ***/
+
+static void grow(struct pool *pool)
+{
+    pool->target = pool->target * 2 < pool->max ? pool->target * 2 : pool->max;
+    pool->changed_ms = clock_ms();
+}
+
+static struct session_ref *find_best(struct pool *pool)
+{
+    if (!list_empty(&pool->ready))
+        return list_first(struct session_ref, &pool->ready, link);
+    uint64_t now = clock_ms();
+    list_each (struct session_ref, session, &pool->making, link) {
+        if (now - session->created_ms < NEARLY_READY_MS)
+            return session;
+    }
+    return NULL;
+}
+
+struct session_ref *pool_take(struct pool *pool)
+{
+    if (!pool)
+        return NULL;
+    pool_start(pool);
+    struct session_ref *session = find_best(pool);
+    if (session && session->warm) {
+        stats_of(pool)->kernel_hits++;
+    } else {
+        stats_of(pool)->kernel_misses++;
+        grow(pool);
+    }
+    if (session)
+        leave(pool, session);
+    bool half_full = stats_of(pool)->kernels_ready * 2 >= pool->target;
+    timer_start(pool->refill, half_full ? REFILL_MS : 0);
+    return session;
+}
+
+/*** The pool ***/
+
+struct pool *pool_new(struct sessions *sessions)
+{
+    const struct session_options *options = &sessions->options;
+    if (!options->kernel_pool_size)
+        return NULL;
+    struct pool *pool = xcalloc(1, sizeof(*pool));
+    pool->sessions = sessions;
+    pool->size = pool->target = options->kernel_pool_size;
+    pool->max = options->kernel_pool_max > pool->size ? options->kernel_pool_max : pool->size;
+    list_init(&pool->ready);
+    list_init(&pool->making);
+    pool->refill = timer_new(sessions->loop, on_refill, pool);
+    pool->tick = timer_new(sessions->loop, on_tick, pool);
+    return pool;
+}
+
+void pool_start(struct pool *pool)
+{
+    if (!pool || pool->started)
+        return;
+    pool->started = true;
+    timer_repeat(pool->tick, TICK_MS);
+    timer_start(pool->refill, REFILL_MS);
+}
+
+void pool_free(struct pool *pool)
+{
+    if (!pool)
+        return;
+    struct list *const lists[] = { &pool->ready, &pool->making };
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        while (!list_empty(lists[i]))
+            dismiss(pool, list_first(struct session_ref, lists[i], link));
+    }
+    timer_free(pool->refill);
+    timer_free(pool->tick);
+    free(pool);
+}

@@ -1,0 +1,390 @@
+/*
+ * The zygote's part in C. It is loaded by an interpreter of any build and links against nothing: what it
+ * calls is found in the C library that is there already. After the set-up nothing here allocates.
+ *
+ * The parent's side stays out of Python so that no page of it changes, and so that no fork hook runs: with
+ * one thread there is nothing for them to mend but what kernel.py mends itself (after_fork()).
+ */
+#include "zygote/zygote.h"
+
+#include "agent/door.h"
+#include "agent/guest.h"
+#include "zygote/pages.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT const char *zygote_open(void);
+EXPORT void zygote_seed(void *random_state, void *numpy_state);
+EXPORT int zygote_serve(const char *imported);
+EXPORT const char *zygote_environment(void);
+
+enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
+
+static struct {
+    struct zygote_setup setup;
+    struct config config; /* what guest.c needs of it */
+    pid_t pid;
+    int own_pid_ns;
+    char name[16];
+    uint64_t data_bytes; /* private and writable, which a child has from the beginning */
+    /* What glibc's fork() would see to. */
+    int *tid_address;
+    void *robust_list;
+    size_t robust_len;
+
+    /* Generators whose state each child fills anew; NULL: none. */
+    struct {
+        uint32_t position, words[MT_WORDS];
+    } * random_state;
+    struct {
+        uint32_t words[MT_WORDS], position;
+    } * numpy_state;
+
+    volatile int forked; /* by C1, which shares this memory: a pid or -errno */
+
+    /* Of a child. */
+    char words[DOOR_ENV_MAX + DOOR_CWD_MAX + 1];
+    uint32_t env_len;
+} zygote;
+
+/*** at the start ***/
+
+static bool read_setup(void)
+{
+    size_t head = sizeof(zygote.setup);
+    if (pread(ZYGOTE_SETUP_FD, &zygote.setup, head, 0) != (ssize_t)head ||
+        zygote.setup.magic != ZYGOTE_MAGIC || zygote.setup.version != ZYGOTE_VERSION ||
+        zygote.setup.n_filter < 1 || zygote.setup.n_filter > AGENT_FILTER_MAX)
+        return false;
+    size_t len = zygote.setup.n_filter * sizeof(struct sys_filter);
+    if (pread(ZYGOTE_SETUP_FD, zygote.config.filter, len, (off_t)head) != (ssize_t)len)
+        return false;
+    zygote.config.program = (struct sys_program){ .len = (uint16_t)zygote.setup.n_filter,
+                                                  .filter = zygote.config.filter };
+    zygote.config.workspace = AGENT_WORKSPACE;
+    zygote.config.other_user = zygote.setup.other_user;
+    return close(ZYGOTE_SETUP_FD) == 0;
+}
+
+/* Pages of data and stack: the sixth number of /proc/self/statm. */
+static uint64_t own_data(void)
+{
+    char text[200];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    const char *at = text;
+    for (int i = 0; i < 5 && at; i++) {
+        at = strchr(at, ' ');
+        at = at ? at + 1 : NULL;
+    }
+    uint64_t pages = 0;
+    for (; at && *at >= '0' && *at <= '9'; at++)
+        pages = pages * 10 + (uint64_t)(*at - '0');
+    return pages * 4096;
+}
+
+/* NULL, or why this interpreter cannot be a zygote. */
+const char *zygote_open(void)
+{
+    if (!read_setup())
+        return "its set-up cannot be read";
+    /* musl keeps another number where glibc keeps a thread's, and has no name for the latter. */
+    if (!dlsym(RTLD_DEFAULT, "gnu_get_libc_version"))
+        return "the C library is not glibc";
+    if (prctl(PR_GET_TID_ADDRESS, &zygote.tid_address) < 0 || !zygote.tid_address ||
+        *zygote.tid_address != (int)syscall(SYS_gettid))
+        return "the kernel does not tell where the C library keeps its thread id";
+    if (syscall(SYS_get_robust_list, 0, &zygote.robust_list, &zygote.robust_len) < 0)
+        return "the list of robust locks is not to be had";
+    zygote.own_pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    if (zygote.own_pid_ns < 0)
+        return "its pid namespace cannot be opened";
+    zygote.pid = getpid();
+    if (prctl(PR_GET_NAME, zygote.name) < 0 || prctl(PR_SET_NAME, "belljar-zygote") < 0)
+        return "prctl";
+    if (zygote.setup.huge_pages)
+        pages_gather();
+    return NULL;
+}
+
+/* Where Python's and numpy's own generators keep their state. zygote.py has looked. */
+void zygote_seed(void *random_state, void *numpy_state)
+{
+    zygote.random_state = random_state;
+    zygote.numpy_state = numpy_state;
+}
+
+/*** the child ***/
+
+static int fill(uint32_t *words, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        long n = syscall(SYS_getrandom, (char *)words + done, len - done, 0);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int seed_generators(void)
+{
+    int r = 0;
+    if (zygote.random_state) {
+        r = fill(zygote.random_state->words, sizeof(zygote.random_state->words));
+        zygote.random_state->position = MT_WORDS;
+    }
+    if (r == 0 && zygote.numpy_state) {
+        r = fill(zygote.numpy_state->words, sizeof(zygote.numpy_state->words));
+        zygote.numpy_state->position = MT_WORDS;
+    }
+    return r;
+}
+
+static _Noreturn void give_up(int door, uint32_t number, int code, const char *step)
+{
+    struct door_reply reply = { .magic = DOOR_MAGIC, .number = number, .code = code };
+    strncpy(reply.step, step, sizeof(reply.step) - 1);
+    (void)!send(door, &reply, sizeof(reply), MSG_NOSIGNAL); /* the agent waits no longer: fine */
+    _exit(127);
+}
+
+static int limit_data(uint64_t bytes)
+{
+    struct rlimit limit = { bytes, bytes };
+    return bytes == AGENT_LIMIT_KEEP || setrlimit(RLIMIT_DATA, &limit) == 0 ? 0 : -errno;
+}
+
+/* From a copy of the zygote to a guest of the sandbox. *door becomes the only descriptor beside 0 to 2. */
+static int become_guest(const struct zygote_order *order, const int *fds, int *door,
+                        const char **ret_step)
+{
+    *ret_step = "tell from the zygote"; /* some detect a fork by comparing numbers */
+    if (getpid() == zygote.pid)
+        return -EEXIST;
+    /* The opener of `tasks` is the spawner, whose uid is still ours: v1 wants that. */
+    *ret_step = "join cgroup";
+    for (uint32_t i = 0; order->setup.cgroup == AGENT_CGROUP_V1 && i < order->setup.n_cgroups; i++)
+        if (write(fds[2 + i], "0", 1) != 1)
+            return -errno;
+    *ret_step = "enter namespaces";
+    if (setns(fds[0], (int)zygote.setup.namespaces) < 0)
+        return -errno;
+    *ret_step = "landlock";
+    if (zygote.setup.has_landlock && syscall(SYS_landlock_restrict_self, ZYGOTE_LANDLOCK_FD, 0) < 0)
+        return -errno;
+    *ret_step = "descriptors";
+    int r = guest_place(door, 1, 3);
+    if (r < 0)
+        return r;
+    *door = 3;
+    *ret_step = "limits";
+    r = limit_data(order->limit_data);
+    if (r == 0)
+        r = guest_join(&zygote.config, ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = "seed generators";
+    return seed_generators();
+}
+
+static int take_fds(const struct msghdr *message, int *ret, size_t max)
+{
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+        return 0;
+    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    if (count > max)
+        return -1; /* there was no room for so many: not ours to close */
+    memcpy(ret, CMSG_DATA(header), count * sizeof(int));
+    return (int)count;
+}
+
+/* The next order at the door whose giver still waits. */
+static void wait_at_door(int door, struct door_order *ret, int fds[DOOR_FDS])
+{
+    for (;;) {
+        struct pollfd watched = { .fd = door, .events = POLLIN };
+        if (poll(&watched, 1, DOOR_WAIT_MS) != 1)
+            _exit(0); /* nobody wants us */
+        union {
+            struct cmsghdr header;
+            char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
+        } control;
+        struct iovec parts[] = { { ret, sizeof(*ret) },
+                                 { zygote.words, sizeof(zygote.words) - 1 } };
+        struct msghdr message = { .msg_iov = parts,
+                                  .msg_iovlen = 2,
+                                  .msg_control = &control,
+                                  .msg_controllen = sizeof(control.space) };
+        ssize_t n = recvmsg(door, &message, 0);
+        if (n <= 0)
+            _exit(0);
+        if (take_fds(&message, fds, DOOR_FDS) != DOOR_FDS ||
+            n != (ssize_t)(sizeof(*ret) + ret->env_len + ret->cwd_len) ||
+            ret->magic != DOOR_MAGIC || ret->env_len > DOOR_ENV_MAX || ret->cwd_len < 1 ||
+            ret->cwd_len > DOOR_CWD_MAX || zygote.words[ret->env_len + ret->cwd_len - 1])
+            give_up(door, 0, EPROTO, "take the order");
+        struct pollfd channel = { .fd = fds[DOOR_FDS - 1] };
+        if (poll(&channel, 1, 0) == 0)
+            return;
+        for (int i = 0; i < DOOR_FDS; i++)
+            close(fds[i]);
+    }
+}
+
+static void be_kernel(int door)
+{
+    struct door_order order;
+    int fds[DOOR_FDS];
+    wait_at_door(door, &order, fds);
+    const char *cwd = zygote.words + order.env_len;
+    if (*cwd && chdir(cwd) < 0)
+        give_up(door, order.number, errno, "enter directory");
+    struct door_reply reply = { .magic = DOOR_MAGIC, .number = order.number };
+    if (send(door, &reply, sizeof(reply), MSG_NOSIGNAL) != (ssize_t)sizeof(reply) ||
+        guest_place(fds, DOOR_FDS, 0) < 0) /* the door is among what it closes */
+        _exit(127);
+    /* As exec would leave it; there is nothing to protect any more. */
+    (void)prctl(PR_SET_DUMPABLE, 1);
+    (void)prctl(PR_SET_NAME, zygote.name);
+    zygote.env_len = order.env_len;
+}
+
+/*** the parent ***/
+
+/* Like fork(); exit_signal and tid as glibc does it. */
+static pid_t fork_child(const struct zygote_order *order, const int *fds)
+{
+    struct {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+            set_tid_size, cgroup;
+    } args = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+               .child_tid = (uintptr_t)zygote.tid_address,
+               .exit_signal = SIGCHLD };
+    if (order->setup.cgroup == AGENT_CGROUP_V2) {
+        args.flags |= UINT64_C(0x200000000); /* CLONE_INTO_CGROUP */
+        args.cgroup = (uint64_t)fds[2];
+    }
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    return pid < 0 ? -errno : (pid_t)pid;
+}
+
+/* True in C2 only; the parent finds the result in zygote.forked. */
+static bool fork_into(const struct zygote_order *order, const int *fds)
+{
+    zygote.forked = -ECHILD;
+    pid_t between = vfork();
+    if (between == 0) {
+        pid_t pid = fork_child(order, fds);
+        if (pid == 0)
+            return true; /* on a copy of this stack, as in its own memory everything is a copy */
+        zygote.forked = pid;
+        _exit(0);
+    }
+    if (between < 0) {
+        zygote.forked = -errno;
+        return false;
+    }
+    while (waitpid(between, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    return false;
+}
+
+static void tell(uint32_t kind, uint32_t ticket, int code, const char *text)
+{
+    struct zygote_event event = { .kind = kind, .ticket = ticket, .code = code };
+    strncpy(event.text, text, sizeof(event.text) - 1);
+    while (send(ZYGOTE_CONTROL_FD, &event, sizeof(event), MSG_NOSIGNAL) < 0)
+        if (errno != EINTR)
+            _exit(0);
+}
+
+/* The number of descriptors; does not come back when the spawner has gone. */
+static int next_order(struct zygote_order *ret, int fds[ZYGOTE_FDS_MAX])
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(ZYGOTE_FDS_MAX * sizeof(int))];
+    } control;
+    for (;;) {
+        struct iovec part = { ret, sizeof(*ret) };
+        struct msghdr message = { .msg_iov = &part,
+                                  .msg_iovlen = 1,
+                                  .msg_control = &control,
+                                  .msg_controllen = sizeof(control.space) };
+        ssize_t n = recvmsg(ZYGOTE_CONTROL_FD, &message, MSG_CMSG_CLOEXEC);
+        if (n < 0 && errno == EINTR)
+            continue;
+        int count = n == (ssize_t)sizeof(*ret) ? take_fds(&message, fds, ZYGOTE_FDS_MAX) : -1;
+        if (count < 0 || ret->magic != ZYGOTE_MAGIC || ret->setup.n_cgroups > AGENT_CGROUPS_MAX ||
+            count != 2 + (int)ret->setup.n_cgroups)
+            _exit(0); /* the spawner's end, or not the spawner */
+        return count;
+    }
+}
+
+static bool obey(const struct zygote_order *order, const int *fds)
+{
+    zygote.forked = -ENOMEM;
+    if (order->limit_data != AGENT_LIMIT_KEEP && order->limit_data < 2 * zygote.data_bytes)
+        return false; /* what was imported alone would use up the limit */
+    zygote.config.setup = order->setup;
+    if (setns(fds[0], CLONE_NEWPID) < 0) {
+        zygote.forked = -errno;
+        return false;
+    }
+    if (fork_into(order, fds))
+        return true;
+    (void)setns(zygote.own_pid_ns, CLONE_NEWPID); /* or the sandbox's would outlive it */
+    return false;
+}
+
+/* Returns in children only, as kernels that have not run anything: the length of zygote_environment(). */
+int zygote_serve(const char *imported)
+{
+    if (zygote.setup.huge_pages)
+        pages_collapse();
+    zygote.data_bytes = own_data();
+    tell(ZYGOTE_READY, 0, 0, imported);
+    for (;;) {
+        struct zygote_order order;
+        int fds[ZYGOTE_FDS_MAX];
+        int count = next_order(&order, fds);
+        if (obey(&order, fds)) {
+            const char *step = "";
+            int door = fds[1];
+            (void)syscall(SYS_set_robust_list, zygote.robust_list, zygote.robust_len);
+            int r = become_guest(&order, fds, &door, &step);
+            if (r < 0)
+                give_up(door, 0, -r, step);
+            be_kernel(door);
+            return (int)zygote.env_len;
+        }
+        for (int i = 0; i < count; i++)
+            close(fds[i]);
+        tell(ZYGOTE_FORKED, order.ticket, zygote.forked < 0 ? -zygote.forked : 0, "");
+    }
+}
+
+/* "NAME=value\0…" */
+const char *zygote_environment(void)
+{
+    return zygote.words;
+}

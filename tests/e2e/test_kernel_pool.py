@@ -1,0 +1,374 @@
+"""Python kernels made ahead of need: each serves one session, and nobody can tell that it waited."""
+
+import os
+import pathlib
+import re
+import signal
+import threading
+import time
+
+import belljar
+import pytest
+from belljar import PATIENCE, Http, call_tool, need, text_of
+from sandboxes import Jar, Run, ToolError, ordinary_user
+
+SLOW = 30  # a kernel's start, on a busy machine
+
+# What a first cell can see of the life of its kernel before it.
+PROBE = """
+import linecache as _linecache, os as _os
+{
+    "names": sorted(name for name in globals() if name not in ("_linecache", "_os")),
+    "In": len(In), "Out": dict(Out), "unders": (_, __, ___), "i": (_i, _ii, _iii),
+    "cells": [name for name in _linecache.cache if name.startswith("<cell")],
+    "directory": (_os.getcwd(), _dh),
+    "workspace": _os.listdir("/workspace"), "tmp": _os.listdir("/tmp"),
+    "descriptors": sorted(map(int, _os.listdir("/proc/self/fd")))[:3],
+}
+"""
+
+
+def wait_for(condition, what, timeout=SLOW):
+    deadline = time.monotonic() + timeout * PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not in {timeout} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Pool(Http):
+    """A server over HTTP whose pool can be watched."""
+
+    def __init__(self, *flags, **options):
+        super().__init__("--pool-enabled", *flags, **options)
+        self.client = self.session()
+
+    def metric(self, name):
+        text = self.request("GET", "/metrics").body.decode()
+        return int(float(re.search(rf"^belljar_kernel_pool_{name} (\S+)$", text, re.M)[1]))
+
+    def wait_ready(self, count):
+        wait_for(lambda: self.metric("ready") == count, f"{count} kernels ready")
+
+    def tool(self, name, client=None, **arguments):
+        params = call_tool(name, arguments)
+        result = (client or self.client).call("tools/call", params, timeout=SLOW)
+        if result.get("isError"):
+            raise ToolError(text_of(result))
+        return result
+
+    def execute(self, code, id=None, language="python", client=None):
+        more = {"session_id": id} if id else {}
+        return Run(self.tool("execute_code", client, code=code, language=language, **more), 0)
+
+
+@pytest.fixture
+def start():
+    need(belljar.BIN)
+    made = []
+
+    def begin(*flags, kind=Pool, **options):
+        made.append(kind(*flags, **options))
+        return made[-1]
+
+    yield begin
+    for server in made:
+        if server.alive():
+            server.stop()
+
+
+def parents():
+    """{pid: parent} of every process."""
+    found = {}
+    for place in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            found[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def descendants(pid):
+    tree, found = parents(), {pid}
+    while more := {child for child, parent in tree.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def wait_gone(pids):
+    wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], "all gone")
+
+
+def sandboxes(server):
+    """{pid of an agent: [pids of what runs beside it]}, of one server."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can look into the namespaces of sandboxes")
+    agents, others = {}, []
+    for pid in descendants(server.pid):
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            space = os.readlink(f"/proc/{pid}/ns/pid")
+        except OSError:
+            continue
+        numbers = re.search(r"^NSpid:\t(.*)$", status, re.M)[1].split()
+        if len(numbers) < 3:  # keeper and spawner
+            continue
+        if numbers[-1] == "1":
+            agents[space] = pid
+        else:
+            others.append((space, pid))
+    found = {pid: [] for pid in agents.values()}
+    for space, pid in others:
+        if space in agents:
+            found[agents[space]].append(pid)
+    return found
+
+
+def kernels(server):
+    return {pid for others in sandboxes(server).values() for pid in others}
+
+
+# --- giving away ----------------------------------------------------------------------------------
+
+
+def test_a_new_session_gets_a_kernel_that_waited_and_another_takes_its_place(start):
+    server = start()
+    server.wait_ready(2)
+    for taken in (1, 2, 3):
+        assert server.execute("6 * 7").said["result"] == "42"
+        assert (server.metric("hits_total"), server.metric("misses_total")) == (taken, 0)
+        server.wait_ready(2)
+
+
+def test_a_kernel_serves_one_session_only(start):
+    server = start()
+    ids = []
+    for _ in range(5):
+        server.wait_ready(2)
+        run = server.execute(
+            "import os; assert 'mine' not in globals() and not os.listdir()\n"
+            "mine = open('mine', 'w').write('x'); open('/tmp/mine', 'w').close()"
+        )
+        assert run.outcome == "ok", run
+        ids.append(run.session)
+        server.tool("clear_session", session_id=run.session)
+    assert server.metric("hits_total") == 5 and len(set(ids)) == 5
+
+
+def test_sessions_from_the_pool_do_not_share(start):
+    server = start("--kernel-pool-size", "4")
+    server.wait_ready(4)
+    runs = [server.execute(f"x = {i}; open('f', 'w').write('{i}')") for i in range(4)]
+    assert server.metric("hits_total") == 4
+    for i, run in enumerate(runs):
+        assert server.execute("x, open('f').read()", run.session).said["result"] == f"({i}, '{i}')"
+    assert len({run.session for run in runs}) == 4
+    stranger = server.session()
+    with pytest.raises(ToolError, match="no such session"):
+        server.execute("x", runs[0].session, client=stranger)
+
+
+def test_a_kernel_that_waited_looks_like_a_new_one(start):
+    pooled, plain = start(), start("--kernel-pool-size", "0")
+    pooled.wait_ready(2)
+    seen = [server.execute(PROBE) for server in (pooled, plain)]
+    assert pooled.metric("hits_total") == 1 and plain.metric("hits_total") == 0
+    assert seen[0].outcome == "ok" and seen[0].said["result"] == seen[1].said["result"]
+    assert "'In': 2" in seen[0].said["result"] and "'Out': {}" in seen[0].said["result"]
+    for run in seen:
+        assert (run.stdout, run.stderr, run.said["files"]) == ("", "", [])
+
+
+def test_the_first_cell_is_number_one(start):
+    server = start()
+    server.wait_ready(2)
+    run = server.execute("1 / 0")
+    assert any("<cell 1>" in line for line in run.said["traceback"]), run
+    again = server.execute("print(_i1, In[1]); Out", run.session)
+    assert (again.stdout, again.said["result"]) == ("1 / 0 1 / 0\n", "{}")
+
+
+def test_a_session_counts_from_when_it_was_given_away(start):
+    server = start()
+    server.wait_ready(2)
+    time.sleep(1.5)  # it must be older than what its session may seem
+    run = server.execute("raise SystemExit(3)")
+    assert run.outcome == "error", run  # no limit was hit, whatever the sandbox counted before
+    info = server.tool("session_info", session_id=run.session)["structuredContent"]
+    assert info["runs"] == 1 and info["waiting"] == 0 and not info["busy"], info
+    assert info["age_seconds"] < 1.4 * PATIENCE, info
+    assert info["usage"]["out_of_memory_kills"] == 0
+
+
+def test_limits_are_told_apart_from_what_was_before(start):
+    server = start()
+    server.wait_ready(2)
+    run = server.execute("b'x' * (4 << 30)")
+    assert run.outcome in ("memory_limit", "error"), run
+    # The counter of the sandbox has risen; the next failure is not blamed on memory.
+    assert server.execute("1 / 0", run.session).outcome == "error"
+
+
+def test_only_python_with_the_usual_limits_comes_from_the_pool(start):
+    server = start()
+    server.wait_ready(2)
+    bash = server.execute("echo hi", language="bash")
+    assert bash.stdout == "hi\n"
+    lower = server.tool("start_session", memory_mib=300)["structuredContent"]["session_id"]
+    assert server.execute("1", lower).said["result"] == "1"
+    assert (server.metric("hits_total"), server.metric("misses_total")) == (0, 0)
+    assert server.metric("ready") == 2
+    info = server.tool("session_info", session_id=lower)["structuredContent"]
+    assert info["limits"]["memory_bytes"] == 300 << 20
+
+
+def test_a_kernel_that_waited_has_the_server_s_environment_and_policy(start):
+    server = start("--env", "GREETING=hello", "--allowed-modules", "math,os")
+    server.wait_ready(2)
+    run = server.execute("import os, math; os.environ['GREETING']")
+    assert run.said["result"] == "'hello'", run
+    assert "ImportError" in server.execute("import socket", run.session).error
+    assert server.metric("hits_total") == 1
+
+
+def test_kernels_in_the_pool_are_no_sessions(start):
+    server = start("--max-sessions", "2", "--kernel-pool-size", "4")
+    server.wait_ready(4)
+    for _ in range(2):
+        server.execute("1")
+    with pytest.raises(ToolError, match="limit"):
+        server.execute("1")
+
+
+# --- how many --------------------------------------------------------------------------------------
+
+
+def test_a_burst_larger_than_the_pool_is_served(start):
+    server = start("--pool-size", "4", "--max-sessions-per-client", "64")
+    server.wait_ready(2)
+    results, most = {}, []
+
+    def work(number):
+        client = server.session()
+        run = server.execute(f"import os\nx = {number}\nx, os.listdir()", client=client)
+        again = server.execute("x", run.session, client=client)
+        results[number] = (run.said["result"], again.said["result"])
+        most.append(server.metric("ready") + server.metric("making"))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {n: (f"({n}, [])", str(n)) for n in range(20)}
+    assert server.metric("hits_total") + server.metric("misses_total") == 20
+    assert server.metric("misses_total") > 0
+    # It has grown with the demand, and no further than allowed.
+    server.wait_ready(4)
+    assert max(most) <= 4, most
+
+
+@pytest.mark.parametrize("flags", [("--no-pool-enabled",), ("--kernel-pool-size", "0")])
+def test_without_a_pool_python_works(start, flags):
+    server = start(*flags)
+    assert server.execute("6 * 7").said["result"] == "42"
+    for name in ("ready", "making", "hits_total", "misses_total", "failures_total"):
+        assert server.metric(name) == 0, name
+
+
+def test_one_kernel_is_enough_for_a_pool(start):
+    server = start("--kernel-pool-size", "1", "--pool-size", "1", "--pool-max-creations", "1")
+    for number in range(3):
+        server.wait_ready(1)
+        assert server.execute(str(number)).said["result"] == str(number)
+    assert server.metric("hits_total") == 3
+
+
+# --- age, death, failure -----------------------------------------------------------------------------
+
+
+def test_a_kernel_that_waited_too_long_is_replaced(start):
+    server = start("--pool-max-age", "1s")
+    server.wait_ready(2)
+    old = kernels(server)
+    assert old
+    wait_for(lambda: not old & kernels(server), "the first kernels gone")
+    server.wait_ready(2)
+    assert server.metric("failures_total") == 0
+    assert server.execute("6 * 7").said["result"] == "42"
+
+
+def test_a_sandbox_that_dies_in_the_pool_is_never_given_away(start):
+    server = start("--pool-max-age", "1h")
+    server.wait_ready(2)
+    for agent, others in sandboxes(server).items():
+        if others:
+            os.kill(agent, signal.SIGKILL)
+    wait_for(lambda: server.metric("failures_total") >= 2, "both deaths noted")
+    assert server.execute("6 * 7").said["result"] == "42"
+    server.wait_ready(2)
+    assert server.log_text().count("made ahead of need has failed") == 1
+
+
+def test_a_kernel_that_dies_in_the_pool_is_never_given_away(start):
+    server = start("--pool-max-age", "1h")
+    server.wait_ready(2)
+    for pid in kernels(server):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: server.metric("failures_total") >= 2, "both deaths noted")
+    run = server.execute("6 * 7")
+    assert run.said["result"] == "42" and "restarted" not in run.text
+    server.wait_ready(2)
+
+
+def test_where_there_is_no_python_the_pool_gives_up_for_longer_and_longer(start):
+    server = start("--python", "/no/such/python")
+    wait_for(lambda: server.metric("failures_total") >= 2, "two tries")
+    assert server.execute("echo hi", language="bash").stdout == "hi\n"
+    run = server.execute("1")
+    assert run.outcome == "kernel_died" and "could not" in run.error, run
+    assert server.log_text().count("made ahead of need has failed") == 1
+    assert server.metric("failures_total") <= 12  # two at a time, after 0, 1, 3, 7 … seconds
+
+
+# --- the beginning and the end --------------------------------------------------------------------------
+
+
+def test_on_stdio_nothing_is_made_before_the_first_answer(start):
+    server = start("--pool-enabled", kind=belljar.Stdio)
+    wait_for(lambda: len(sandboxes(server)) >= 8, "the sandboxes without kernels")
+    assert not kernels(server)
+    server.initialize()
+    wait_for(lambda: len(kernels(server)) >= 2, "two kernels")
+
+
+def test_on_stdio_an_ordinary_user_has_a_pool(start):
+    need(belljar.BIN)
+    user = ordinary_user()
+    jar = start(kind=Jar, user=user)
+    wait_for(lambda: len(kernels(jar)) >= 2, "two kernels")
+    before = kernels(jar)
+    run = jar.execute("import os; x = 1; os.listdir()", "python")
+    assert run.said["result"] == "[]"
+    assert before & kernels(jar), "it was one of those that waited"
+    assert jar.execute("x", "python", session=run.session).said["result"] == "1"
+    other = jar.execute("'x' in globals()", "python")
+    assert other.said["result"] == "False" and other.session != run.session
+
+
+def test_the_pool_ends_with_the_server(start):
+    server = start()
+    server.wait_ready(2)
+    server.execute("1")
+    pids = descendants(server.pid)
+    assert len(pids) > 4
+    server.stop()
+    wait_gone(pids)
+
+
+def test_a_server_may_be_stopped_while_its_pool_is_being_made(start):
+    for _ in range(3):
+        server = start("--kernel-pool-size", "8", "--pool-max-creations", "8")
+        pids = descendants(server.pid)
+        server.stop()
+        wait_gone(pids)

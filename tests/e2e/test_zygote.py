@@ -1,0 +1,632 @@
+"""Kernels forked from a warm interpreter: they are guests like any other, cannot be told from kernels that
+were started, share nothing that must differ, and when there is no zygote no call fails.
+
+`facts` are asked from inside, of a forked kernel and of one that was started by exec, and compared."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import tempfile
+import time
+
+import belljar
+import pytest
+from belljar import PATIENCE, need
+from sandboxes import Jar, ordinary_user
+
+RUNTIME = pathlib.Path(
+    os.environ.get("BELLJAR_RUNTIME", pathlib.Path(__file__).parents[2] / ".cache/runtime")
+)
+WARM = "info Python kernels are kept warm"
+COLD = "no Python kernels are kept warm for now"
+SLOW = 60  # imports, on a busy machine
+
+IS_FORKED = "b'zygote.py' in open('/proc/self/cmdline', 'rb').read()"
+
+
+def wait_for(condition, what, limit=SLOW):
+    end = time.monotonic() + limit * PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < end, f"still waiting for {what}"
+        time.sleep(0.02)
+    return value
+
+
+def wait_until_warm(jar, times=1):
+    wait_for(lambda: jar.log_text().count(WARM) >= times, f"a zygote:\n{jar.log_text()[-2000:]}")
+
+
+@contextlib.contextmanager
+def open_jar(*flags, user=None, warm=True):
+    need(belljar.BIN)
+    with Jar(*flags, user=user) as jar:
+        if warm:
+            wait_until_warm(jar)
+        yield jar
+
+
+def with_runtime():
+    if not (RUNTIME / "stamp").exists():
+        pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
+    return ["--runtime", str(RUNTIME)]
+
+
+def who(param):
+    """The server's user, and flags: another user may not look into this checkout, and gets the system's
+    own Python, which has no numpy."""
+    if param == "root":
+        return None, with_runtime()
+    return ordinary_user(), []
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def jar(request):
+    user, flags = who(request.param)
+    with open_jar(*flags, user=user) as made:
+        made.has_libraries = not user
+        yield made
+
+
+@pytest.fixture(scope="module")
+def data_jar():
+    with open_jar(*with_runtime()) as made:
+        yield made
+
+
+def python(jar, code, session=None, **options):
+    return jar.execute(code, "python", session=session, wait=SLOW, **options)
+
+
+def ask(jar, code, session=None):
+    """What the code prints as JSON, in a fresh session or this one."""
+    run = python(jar, code, session)
+    assert run.outcome == "ok", run
+    if session is None:
+        jar.close_session(run.session)
+    return json.loads(run.stdout)
+
+
+def is_forked(jar, session=None):
+    run = python(jar, IS_FORKED, session)
+    assert run.outcome == "ok", run
+    if session is None:
+        jar.close_session(run.session)
+    return run.said["result"] == "True"
+
+
+def zygotes(jar):
+    """Process ids, on the host, of this server's zygotes."""
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                name, _, rest = (entry / "stat").read_text().rpartition(")")
+                parents[int(entry.name)] = (int(rest.split()[1]), name.partition("(")[2])
+    found = []
+    for pid, (parent, name) in parents.items():
+        while name == "belljar-zygote" and parent > 1 and parent != jar.pid:
+            parent = parents.get(parent, (0, ""))[0]
+        if name == "belljar-zygote" and parent == jar.pid:
+            found.append(pid)
+    return sorted(found)
+
+
+# --- a guest like any other ---------------------------------------------------------------------------
+
+FACTS = r"""
+import ctypes, json, os, re, resource, signal, sys, threading, gc, locale
+def read(name):
+    with open(name) as file:
+        return file.read()
+status = dict(line.split(":\t", 1) for line in read("/proc/self/status").splitlines() if ":\t" in line)
+facts = {key: status[key] for key in (
+    "Umask", "PPid", "TracerPid", "Uid", "Gid", "Groups", "Threads", "SigQ", "SigPnd", "ShdPnd",
+    "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
+    "Seccomp", "Cpus_allowed", "Name", "CoreDumping", "THP_enabled")}
+facts["SigCgt"] = int(facts["SigCgt"], 16) & 0x7fffffff  # without the two of the C library's threads
+facts["SigQ"] = facts["SigQ"].split("/")[1]
+facts["depth"] = len(status["NSpid"].split())
+facts["session"] = os.getpid() == os.getsid(0) == os.getpgid(0)
+facts["limits"] = read("/proc/self/limits")
+facts["cgroup"] = re.sub(r"(belljar-[^/]*)?/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
+facts["oom"] = read("/proc/self/oom_score_adj")
+mounts = re.sub(r"\b([ug]id)=\d+", r"\1", read("/proc/self/mountinfo"))  # of this slot
+facts["mounts"] = sorted(line.split(" ", 4)[4] for line in mounts.splitlines())
+facts["namespaces"] = sorted(os.listdir("/proc/self/ns"))
+facts["descriptors"] = sorted(fd for fd in os.listdir("/proc/self/fd"))
+facts["kinds"] = [os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in (0, 1, 2)]
+facts["flags"] = [os.get_inheritable(fd) for fd in (0, 1, 2)]
+facts["environment"] = dict(os.environ)
+facts["c environment"] = [bool(ctypes.CDLL(None).getenv(name.encode())) for name in os.environ]
+facts["cwd"], facts["argv"], facts["path"] = os.getcwd(), sys.argv, sys.path
+facts["python"] = [sys.executable, sys.prefix, sys.flags[:], sys.getrecursionlimit(), sys.dont_write_bytecode]
+facts["main"] = [__name__, sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if n[0] != "_" and n not in ("facts", "status", "read", "mounts"))]
+facts["streams"] = [(s.name, s.encoding, s.errors, s.line_buffering, s.write_through) for s in (sys.stdout, sys.stderr)]
+facts["threads"] = [t.name for t in threading.enumerate()], threading.main_thread().native_id == os.getpid()
+facts["gc"] = gc.isenabled(), gc.get_threshold()
+facts["locale"] = locale.getlocale()
+facts["signals"] = [str(type(signal.getsignal(n))) for n in range(1, 32)]
+libc = ctypes.CDLL(None)
+facts["subreaper"] = (lambda v: (libc.prctl(37, ctypes.byref(v)), v.value))(ctypes.c_int())
+facts["dumpable"], facts["death signal"] = libc.prctl(3), None
+facts["nice"] = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+print(json.dumps(facts, default=str))
+"""
+
+
+@pytest.mark.parametrize("param", ["root", "user"])
+def test_a_forked_kernel_cannot_be_told_from_one_that_was_started(param):
+    user, flags = who(param)
+    with open_jar(*flags, user=user) as jar:
+        assert is_forked(jar)
+        forked = ask(jar, FACTS)
+    with open_jar(*flags, "--no-zygote", user=user, warm=False) as jar:
+        assert not is_forked(jar)
+        started = ask(jar, FACTS)
+    for key, value in started.items():
+        assert forked[key] == value, key
+    assert forked["CapEff"] == forked["CapBnd"] == "0000000000000000"
+    assert (forked["NoNewPrivs"], forked["Seccomp"], forked["PPid"]) == ("1", "2", "1")
+    assert forked["depth"] == 1 and forked["Uid"].split() == ["1000"] * 4
+
+
+def test_it_is_in_every_namespace_of_its_sandbox(jar):
+    session = python(jar, "1").session
+    look = "import os; print(*sorted((n, os.readlink('/proc/self/ns/' + n)) for n in os.listdir('/proc/self/ns')), sep='\\n')"
+    inside = python(jar, look, session)
+    beside = jar.python(look, session=session)
+    assert inside.outcome == "ok" and inside.stdout == beside.stdout
+    cgroup = "print(open('/proc/self/cgroup').read())"
+    assert python(jar, cgroup, session).stdout == jar.python(cgroup, session=session).stdout
+    jar.close_session(session)
+
+
+def test_the_run_and_the_kernel_of_a_session_can_signal_each_other(jar):
+    session = python(jar, "import subprocess; p = subprocess.Popen(['sleep', '600'])").session
+    pid = python(jar, "p.pid", session).said["result"]
+    assert jar.execute(f"kill {pid}", session=session).exit_code == 0
+    assert python(jar, "p.wait()", session).said["result"] == "-15"
+    jar.close_session(session)
+
+
+def test_it_holds_nothing_of_the_zygotes(jar):
+    found = ask(
+        jar,
+        """
+import json, os
+print(json.dumps({fd: os.readlink(f"/proc/self/fd/{fd}").split(":")[0]
+                  for fd in map(str, range(2000)) if os.path.lexists(f"/proc/self/fd/{fd}")}))
+""",
+    )
+    assert set(found.values()) <= {"/dev/null", "pipe", "socket"}
+    assert len([kind for kind in found.values() if kind == "socket"]) == 1  # the channel
+    files = "import os; print([n for n in ('zygote.py', 'zygote.so') if os.path.exists('/run/belljar/' + n)])"
+    assert python(jar, files).stdout == "[]\n"
+
+
+LOOK = "import ctypes, os; c = ctypes.CDLL(None); c.getenv.restype = ctypes.c_char_p\n"
+
+
+def test_the_environment_of_a_session_is_that_of_its_kernel(jar):
+    session = jar.tool("start_session", env={"COLOUR": "blue", "EMPTY": ""})["session_id"]
+    assert is_forked(jar, session)
+    code = (
+        LOOK + "os.environ['COLOUR'], os.environ['EMPTY'], c.getenv(b'COLOUR'), os.environ['HOME']"
+    )
+    assert python(jar, code, session).said["result"] == "('blue', '', b'blue', '/workspace')"
+    shell = "import subprocess; subprocess.getoutput('echo $COLOUR $MPLBACKEND')"
+    assert python(jar, shell, session).said["result"] == "'blue agg'"
+    other = python(jar, "import os; 'COLOUR' in os.environ")
+    assert other.said["result"] == "False"
+
+
+def test_what_an_interpreter_reads_at_its_start_gets_it_a_new_one(jar):
+    session = jar.tool("start_session", env={"PYTHONUTF8": "0", "PYTHONHASHSEED": "0"})[
+        "session_id"
+    ]
+    assert not is_forked(jar, session)
+    first = python(jar, "hash('x')", session).said["result"]
+    session = jar.tool("start_session", env={"PYTHONHASHSEED": "0"})["session_id"]
+    assert python(jar, "hash('x')", session).said["result"] == first
+
+
+# --- state that must differ ---------------------------------------------------------------------------
+
+SEEDS = """
+import json, os, random, secrets, tempfile, uuid
+seeds = {
+    "random": random.random(),
+    "random.Random": random.Random().random(),
+    "uuid4": str(uuid.uuid4()),
+    "uuid1": str(uuid.uuid1()),
+    "secrets": secrets.token_hex(),
+    "urandom": os.urandom(8).hex(),
+    "tempfile": tempfile.mktemp(),
+    "TemporaryDirectory": tempfile.TemporaryDirectory().name,
+}
+try:
+    import numpy
+    seeds["numpy legacy"] = numpy.random.rand()
+    seeds["numpy RandomState"] = numpy.random.RandomState().rand()
+    seeds["numpy default_rng"] = numpy.random.default_rng().random()
+except ImportError:
+    pass
+try:
+    import ssl
+    seeds["openssl"] = ssl.RAND_bytes(8).hex()
+except ImportError:
+    pass
+import multiprocessing
+seeds["authkey"] = bytes(multiprocessing.current_process().authkey).hex()
+print(json.dumps(seeds))
+"""
+
+
+def test_no_two_fresh_sandboxes_draw_the_same(jar):
+    drawn = [ask(jar, SEEDS) for _ in range(50)]
+    assert not jar.has_libraries or "numpy legacy" in drawn[0]
+    for kind in drawn[0]:
+        assert len({str(seeds[kind]) for seeds in drawn}) == 50, kind
+
+
+def test_a_new_kernel_of_the_same_sandbox_draws_anew(jar):
+    session = python(jar, "1").session
+    drawn = []
+    for _ in range(3):
+        drawn.append(ask(jar, SEEDS, session))
+        assert python(jar, "import os; os._exit(0)", session).outcome == "kernel_died"
+    jar.close_session(session)
+    for kind in drawn[0]:
+        assert len({str(seeds[kind]) for seeds in drawn}) == 3, kind
+
+
+# --- libraries work as in any process -------------------------------------------------------------------
+
+WORK = {
+    "threads": """
+import threading
+out = []
+workers = [threading.Thread(target=out.append, args=(n,)) for n in range(8)]
+[w.start() for w in workers]; [w.join() for w in workers]
+assert sorted(out) == list(range(8)) and threading.active_count() == 1
+""",
+    "subprocess": """
+import subprocess
+assert subprocess.run(["echo", "hi"], capture_output=True, text=True).stdout == "hi\\n"
+assert subprocess.run("exit 3", shell=True).returncode == 3
+""",
+    "fork": """
+import os
+pid = os.fork()
+if pid == 0: os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+""",
+    "multiprocessing": """
+import multiprocessing, math
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    assert pool.map(math.factorial, range(5)) == [1, 1, 2, 6, 24]
+with multiprocessing.get_context("spawn").Pool(1) as pool:
+    assert pool.map(math.sqrt, [4]) == [2.0]
+""",
+    "manager": """
+import multiprocessing
+with multiprocessing.Manager() as manager:
+    d = manager.dict(); d["a"] = 1
+    assert dict(d) == {"a": 1}
+""",
+    "executor": """
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool: assert list(pool.map(abs, [-1, 2])) == [1, 2]
+with ProcessPoolExecutor(2) as pool: assert list(pool.map(abs, [-1, 2])) == [1, 2]
+""",
+    "asyncio": """
+import asyncio
+async def main():
+    process = await asyncio.create_subprocess_exec("echo", "x", stdout=asyncio.subprocess.PIPE)
+    return (await process.communicate())[0]
+assert await main() == b"x\\n"
+""",
+    "sqlite": """
+import sqlite3
+assert sqlite3.connect("t.db").execute("select 6 * 7").fetchone() == (42,)
+""",
+    "logging": """
+import logging
+logging.warning("heard")
+""",
+    "signals": """
+import signal, os
+seen = []
+signal.signal(signal.SIGUSR1, lambda *a: seen.append(1))
+os.kill(os.getpid(), signal.SIGUSR1)
+assert seen == [1]
+""",
+}
+DATA_WORK = {
+    "blas": """
+import numpy as np
+a = np.random.rand(400, 400)
+assert np.allclose(a @ np.linalg.inv(a), np.eye(400))
+""",
+    "blas in threads": """
+import numpy as np, threading
+a = np.random.rand(200, 200); out = []
+workers = [threading.Thread(target=lambda: out.append((a @ a).shape)) for _ in range(4)]
+[w.start() for w in workers]; [w.join(60) for w in workers]
+assert out == [(200, 200)] * 4
+""",
+    "blas with threads of its own": """
+import threadpoolctl, numpy as np
+with threadpoolctl.threadpool_limits(2):
+    a = np.random.rand(600, 600)
+    assert (a @ a).shape == (600, 600)
+""",
+    "blas in a forked child": """
+import numpy as np, multiprocessing
+a = np.random.rand(200, 200)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert len(pool.map(np.linalg.norm, [a, a])) == 2
+""",
+    "pandas": """
+import pandas as pd
+df = pd.DataFrame({"a": range(10), "b": list("xy" * 5)})
+df.to_csv("t.csv", index=False)
+assert pd.read_csv("t.csv").groupby("b").a.sum().to_dict() == {"x": 20, "y": 25}
+""",
+    "plots": """
+import matplotlib.pyplot as plt
+for n in range(2):
+    plt.figure(); plt.plot([1, n]); plt.title(r"$x^2$ and text"); plt.savefig(f"{n}.png")
+import os
+assert os.path.getsize("0.png") > 1000
+plt.close("all")
+""",
+    "scipy and sklearn": """
+import importlib.util
+if importlib.util.find_spec("sklearn"):
+    import numpy as np
+    from sklearn.linear_model import LinearRegression
+    x = np.arange(20.0).reshape(-1, 1)
+    assert abs(LinearRegression().fit(x, 3 * x[:, 0]).coef_[0] - 3) < 1e-9
+""",
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work(jar, name):
+    run = python(jar, WORK[name])
+    assert run.outcome == "ok", run
+    assert is_forked(jar, run.session)
+    jar.close_session(run.session)
+
+
+@pytest.mark.parametrize("name", DATA_WORK)
+def test_work_with_data(data_jar, name):
+    run = python(data_jar, DATA_WORK[name])
+    if "threadpoolctl" in DATA_WORK[name] and "No module named" in (run.error or ""):
+        pytest.skip("no threadpoolctl")
+    assert run.outcome == "ok", run
+    data_jar.close_session(run.session)
+
+
+def test_magics_work_and_what_was_tried_before_is_forgotten(data_jar):
+    run = python(data_jar, "%who\n!echo hi\nsorted(n for n in dir() if n[0] != '_'), In, Out")
+    assert run.outcome == "ok", run
+    assert "hi\n" in run.stdout and "Interactive namespace is empty" in run.stdout
+    assert run.said["result"].startswith("(['In', 'Out', 'get_ipython']")
+    plots = "import matplotlib.pyplot as plt; plt.get_fignums()"
+    assert python(data_jar, plots, run.session).said["result"] == "[]"
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-zygote"]])
+def test_fonts_are_not_looked_for_in_each_sandbox(flags):
+    if not list(RUNTIME.glob("share/belljar/fontlist-*")):
+        pytest.skip("the runtime has no list of fonts: run tools/runtime")
+    with open_jar(*with_runtime(), *flags, warm=not flags) as jar:
+        code = """
+import matplotlib.pyplot as plt, matplotlib, os, logging
+plt.plot([1, 2]); plt.show()
+print([os.readlink(entry.path) for entry in os.scandir(matplotlib.get_cachedir())] if not forked else [])
+"""
+        run = python(jar, f"forked = {IS_FORKED}" + code)
+        assert run.outcome == "ok" and not run.stderr, run
+        lent = [
+            f"/opt/belljar/runtime/{path.relative_to(RUNTIME)}"
+            for path in RUNTIME.glob("share/belljar/*")
+        ]
+        assert run.stdout.splitlines()[-1] == (str(lent) if flags else "[]")
+
+
+# --- ends -----------------------------------------------------------------------------------------------
+
+ENDS = [
+    ("import os; os._exit(3)", "kernel_died"),
+    ("import os; os._exit(0)", "kernel_died"),
+    ("import ctypes; ctypes.string_at(0)", "kernel_died"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "kernel_died"),
+    ("import sys; sys.exit(4)", "error"),
+    ("1 / 0", "error"),
+]
+
+
+@pytest.mark.parametrize("code, outcome", ENDS)
+def test_ends_are_told_as_for_a_started_kernel_and_the_next_is_forked_again(jar, code, outcome):
+    run = python(jar, code)
+    assert run.outcome == outcome
+    with open_jar("--no-zygote", warm=False) as other:
+        assert python(other, code).error == run.error
+    assert is_forked(jar, run.session)
+    jar.close_session(run.session)
+
+
+def test_the_first_cell_can_be_interrupted(jar):
+    run = python(jar, "import time\nprint('begun')\ntime.sleep(100)", timeout=1)
+    assert (run.outcome, run.stdout) == ("timeout", "begun\n")
+    assert is_forked(jar, run.session)
+    jar.close_session(run.session)
+
+
+def test_it_dies_of_its_own_memory_limit(jar):
+    if "memory_limit" not in jar.enforced():
+        pytest.skip("memory is not limited for a sandbox as a whole here")
+    before = zygotes(jar)
+    run = python(jar, "b = b'1' * (900 << 20)")
+    assert run.outcome == "memory_limit"
+    assert is_forked(jar, run.session)
+    assert zygotes(jar) == before
+    jar.close_session(run.session)
+
+
+def test_many_at_once(jar):
+    waiting = [jar.begin(f"x = {n}; x * 2", "python") for n in range(30)]
+    runs = [one.run(SLOW) for one in waiting]
+    assert [run.said["result"] for run in runs] == [str(2 * n) for n in range(30)]
+    for run in runs:
+        jar.close_session(run.session)
+
+
+# --- without one ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("param", ["root", "user"])
+def test_a_killed_zygote_fails_no_call_is_told_once_and_replaced(param):
+    user, flags = who(param)
+    with open_jar(*flags, user=user) as jar:
+        (first,) = zygotes(jar)
+        os.kill(first, signal.SIGKILL)
+        sessions = []
+        for n in range(10):
+            run = python(jar, f"{n} + 1")
+            assert run.said["result"] == str(n + 1)
+            sessions.append(run.session)
+        wait_until_warm(jar, times=2)
+        assert jar.log_text().count(COLD) == 1
+        assert zygotes(jar) != [first]
+        assert is_forked(jar)
+        assert all(python(jar, "'alive'", one).said["result"] == "'alive'" for one in sessions)
+
+
+def test_kernels_outlive_their_zygote(data_jar):
+    session = python(data_jar, "x = 42").session
+    warm = data_jar.log_text().count(WARM)
+    for pid in zygotes(data_jar):
+        os.kill(pid, signal.SIGKILL)
+    assert python(data_jar, "x", session).said["result"] == "42"
+    wait_until_warm(data_jar, warm + 1)
+    data_jar.close_session(session)
+
+
+def test_a_stopped_zygote_is_given_up(data_jar):
+    (pid,) = zygotes(data_jar)
+    warm = data_jar.log_text().count(WARM)
+    os.kill(pid, signal.SIGSTOP)
+    run = python(data_jar, "6 * 7")
+    assert run.said["result"] == "42"
+    wait_until_warm(data_jar, warm + 1)
+    assert pid not in zygotes(data_jar)
+    assert is_forked(data_jar)
+
+
+def test_it_is_renewed_after_so_many_forks():
+    with open_jar("--zygote-max-forks", "3", "--log-level", "debug") as jar:
+        seen = set()
+        for n in range(200):
+            seen.update(zygotes(jar))
+            run = python(jar, f"{n}")
+            assert run.said["result"] == str(n)
+            jar.close_session(run.session)
+            if len(seen) > 2:
+                break
+        assert len(seen) > 2
+        assert COLD not in jar.log_text()
+        wait_for(lambda: len(zygotes(jar)) == 1, "the old ones to leave")
+
+
+@pytest.fixture
+def place():
+    """A directory that the spawner, who is nobody outside, can look into."""
+    with tempfile.TemporaryDirectory(prefix="belljar-runtime-") as made:
+        os.chmod(made, 0o755)
+        yield pathlib.Path(made)
+
+
+def make_interpreter(place, as_zygote):
+    """A runtime whose Python does this when it is to be a zygote."""
+    (place / "bin").mkdir()
+    script = place / "bin/python3"
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *zygote.py*) {as_zygote} ;; esac\nexec /usr/bin/python3 "$@"\n'
+    )
+    script.chmod(0o755)
+    return ["--runtime", str(place)]
+
+
+@pytest.mark.parametrize(
+    "as_zygote, words",
+    [
+        ("exit 3", "exit status 3"),
+        ("kill -SEGV $$", "signal 11"),
+        ("exec /nothing/there", "exit status 127"),
+        (
+            'exec /usr/bin/python3 -c \'import sys, runpy; sys.modules["ctypes"] = None; '
+            'sys.argv = sys.argv[3:]; runpy.run_path("/run/belljar/zygote.py", run_name="__main__")\''
+            ' x -u "$@"',
+            "ctypes",
+        ),
+    ],
+)
+def test_an_interpreter_that_cannot_be_one_is_told_once(place, as_zygote, words):
+    with open_jar(*make_interpreter(place, as_zygote), warm=False) as jar:
+        wait_for(lambda: COLD in jar.log_text(), "the complaint")
+        for n in range(3):
+            assert python(jar, f"{n}").said["result"] == str(n)
+        assert not is_forked(jar)
+        assert jar.log_text().count(COLD) == 1 and words in jar.log_text()
+
+
+def test_slow_imports_delay_nobody(place):
+    with open_jar(*make_interpreter(place, "sleep 600"), warm=False) as jar:
+        run = python(jar, "1 + 1")
+        assert run.said["result"] == "2" and not is_forked(jar)
+        assert COLD not in jar.log_text()
+
+
+def test_an_interpreter_that_is_replaced_fails_no_call(place):
+    flags = make_interpreter(place, ":")
+    with open_jar(*flags) as jar:
+        assert is_forked(jar)
+        (place / "bin/python3").rename(place / "bin/old")
+        (place / "bin/python3").write_text('#!/bin/sh\nexec /usr/bin/python3 -X dev "$@"\n')
+        (place / "bin/python3").chmod(0o755)
+        for pid in zygotes(jar):
+            os.kill(pid, signal.SIGKILL)
+        for n in range(5):
+            assert python(jar, f"{n}").said["result"] == str(n)
+        wait_until_warm(jar, times=2)
+        assert python(jar, "import sys; sys.flags.dev_mode").said["result"] == "True"
+
+
+def test_a_zygote_that_fills_its_memory_is_replaced_and_fails_no_call(data_jar):
+    if "memory_limit" not in data_jar.enforced():
+        pytest.skip("memory is not limited for a sandbox as a whole here")
+    with open_jar(*with_runtime(), "--zygote-memory", "64m", warm=False) as jar:
+        wait_for(lambda: COLD in jar.log_text(), "the complaint")
+        for n in range(3):
+            assert python(jar, f"{n}").said["result"] == str(n)
+        assert jar.log_text().count(COLD) == 1
+
+
+def test_modules_that_are_not_there_are_left_out():
+    with open_jar("--preload", "json,no_such_module") as jar:
+        assert "json" in jar.log_text() and "not there: no_such_module" in jar.log_text()
+        assert python(jar, "import sys; 'json' in sys.modules").said["result"] == "True"
+        assert is_forked(jar)
+
+
+def test_nothing_of_it_stays_behind():
+    with open_jar() as jar:
+        (pid,) = zygotes(jar)
+        assert is_forked(jar)
+    assert not pathlib.Path(f"/proc/{pid}").exists()
