@@ -108,6 +108,7 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "plain": "repr",  # or "str": what the text of a result is
     "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
     "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
@@ -1426,6 +1427,8 @@ class Kernel:
             return None
         try:
             data, _ = self.bundle(value)
+            if run.options["plain"] == "str":
+                data = {**data, "text/plain": str(value)}
         finally:  # a broken __repr__ fails the cell, but `_` is there to look at
             self.store_output(number, value)
         return run.fit(data) or None

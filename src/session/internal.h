@@ -1,8 +1,9 @@
 /*
  * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
  * pool.c owns those that are made ahead of need; run.c owns runs (queue, time limits, outcome);
- * plan.c knows what guests are given; output.c keeps what a run wrote; language.c knows how to start
- * an interpreter; kernel.c speaks to Python's.
+ * plan.c knows what guests are given; gather.c takes what a run writes, output.c shows it, keep.c puts
+ * it into files when it is long; language.c knows how to start an interpreter; kernel.c speaks to
+ * Python's.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -27,6 +28,9 @@ struct sessions {
     struct pool *pool;
     struct timer *sweep;
     struct session_stats stats;
+    struct session_watch watch;
+    void *watch_data;
+    size_t rest_bytes; /* of output behind the heads, in all runs together */
 };
 
 enum session_state {
@@ -79,6 +83,7 @@ struct session_ref {
     uint64_t cell_number;
 
     struct session_packages packages;
+    struct keeper *keeper; /* NULL: nothing was kept yet */
 };
 
 /*** session.c ***/
@@ -142,6 +147,7 @@ struct cell {
     const char *code;
     const json_t *state; /* variables to set before; NULL: none */
     bool want_state;
+    bool str_value;
     bool forget; /* leave no trace of it */
 };
 /* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
@@ -150,6 +156,8 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
                struct err *err);
 /* Whether a zygote could have made its kernel. */
 bool kernel_may_be_forked(const struct session_ref *session);
+/* How much of the beginning of each stream the agent shall send. */
+uint64_t run_head_bytes(const struct run *run);
 /* From the kernel, to the run that is going on. */
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
@@ -183,7 +191,7 @@ char *session_python_path(const struct session_ref *session);
 
 /*** output.c ***/
 
-/* What a run wrote, in order of arrival. */
+/* What is shown of a run, in order of arrival. */
 struct output {
     struct output_piece {
         enum link_stream stream;
@@ -209,6 +217,54 @@ void output_add(struct output *output, enum link_stream stream, const char *byte
 void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes);
 /* No more comes: afterwards no piece is empty, and no two of one stream follow each other. */
 void output_end(struct output *output);
+/* Bytes that all of it takes as JSON. */
+size_t output_json_len(const struct output *output);
+
+/*** gather.c ***/
+
+struct gather_limits {
+    size_t shown;     /* of each stream: half of it head, half of it tail */
+    bool keeps;       /* gather_whole() will be asked for */
+    size_t rest;      /* gathered behind the head */
+    size_t *total;    /* bytes of all such rests … */
+    size_t total_max; /* … beyond which only tails are gathered */
+};
+
+struct gather {
+    struct output *output;
+    struct gather_limits limits;
+    struct gathered {
+        size_t head_left;
+        struct buf head, rest;
+        size_t gap_at; /* in `rest`: gap_bytes are missing before this byte */
+        uint64_t gap_bytes;
+    } streams[2]; /* stdout and stderr */
+    bool cut;     /* more was written than is shown */
+    bool finished;
+};
+
+void gather_init(struct gather *gather, struct output *output, const struct gather_limits *limits);
+void gather_done(struct gather *gather);
+void gather_add(struct gather *gather, enum link_stream stream, const char *bytes, size_t len);
+/* The agent left out `bytes`. */
+void gather_add_gap(struct gather *gather, enum link_stream stream, uint64_t bytes);
+/* No more comes: the tails are shown, and the output ends. The second time nothing happens. */
+void gather_finish(struct gather *gather);
+/* Appends all of a stream, with a note where something is missing: then false. */
+bool gather_whole(const struct gather *gather, enum link_stream stream, struct buf *ret);
+
+/*** keep.c ***/
+
+enum { KEEP_MAX = 2 }; /* files of one run */
+struct keep;
+struct keep *keep_start(struct session_ref *session, const struct gather *gather,
+                        void (*on_kept)(struct run *run), struct run *run);
+/* on_kept follows, perhaps at once, unless keep_free() comes first. */
+void keep_write(struct keep *keep);
+/* What became of it. NULL is fine here and below. */
+void keep_result(const struct keep *keep, struct run_result *ret);
+void keep_free(struct keep *keep);
+void keeper_free(struct keeper *keeper);
 
 /*** language.c ***/
 

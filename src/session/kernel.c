@@ -172,13 +172,14 @@ static void put_python(json_t *wanted, const struct session_python *python)
                  json_pack("[ff]", python->figure_width, python->figure_height));
 }
 
-static json_t *cell_options(const struct session_options *options, bool forget)
+static json_t *cell_options(const struct session_options *options, const struct cell *cell)
 {
     json_t *wanted = json_object();
     put_python(wanted, &options->python_runs);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
-    if (forget)
+    json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
+    if (cell->forget)
         json_put(wanted, "forget", json_true());
     return wanted;
 }
@@ -188,15 +189,15 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     const struct session_options *options = &session->sessions->options;
     int r = session->configured ? 0 : configure(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
-                             options->flood_bytes, err);
+        r = link_kernel_cell(session->agent, run_head_bytes(session->cell),
+                             options->output_bytes / 2, options->flood_bytes, err);
     if (r < 0)
         return r;
     auto_json *request = json_object();
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(options, cell->forget));
+    json_put(request, "options", cell_options(options, cell));
     json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));

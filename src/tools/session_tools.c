@@ -1,6 +1,7 @@
 /*
  * start_session, session_info, clear_session: sessions as such.
  */
+#include "tools/icons.h"
 #include "tools/packages.h"
 #include "tools/toolbox.h"
 #include "tools/tools.h"
@@ -156,10 +157,12 @@ const struct mcp_tool tool_start_session = {
     .name = "start_session",
     .title = "Start a session",
     .description =
-        "Makes a sandbox ahead of its first use, with environment variables and lower limits if "
-        "wanted. Not needed before execute_code, which starts a session by itself.",
+        "Makes a session ahead of its first use, with environment variables and lower limits if "
+        "wanted, and returns its session_id. Not needed before execute_code, which starts a "
+        "session by itself.",
     .input = &start_input,
     .output = &start_output,
+    .icons = icon_session,
     .call = start_session,
 };
 
@@ -301,9 +304,12 @@ static void show_session(struct mcp_call *call, const void *arguments, void *dat
 const struct mcp_tool tool_session_info = {
     .name = "session_info",
     .title = "Session info",
-    .description = "Says what a session may use, what it uses, and how long it will be kept.",
+    .description = "Says what a session may use (memory, cores, processes, files), what it uses, "
+                   "whether it is "
+                   "busy, and how long it will be kept if nobody uses it.",
     .input = &id_input,
     .output = &info_output,
+    .icons = icon_session,
     .hints = MCP_READ_ONLY,
     .call = show_session,
 };
@@ -340,9 +346,13 @@ static void clear_session(struct mcp_call *call, const void *arguments, void *da
 const struct mcp_tool tool_clear_session = {
     .name = "clear_session",
     .title = "Clear a session",
-    .description = "Ends a session and deletes its files.",
+    .description =
+        "Ends a session at once: stops what runs in it, forgets its variables and deletes its "
+        "files. "
+        "Cannot be undone. Call it when a task is done; unused sessions end by themselves, too.",
     .input = &id_input,
     .output = &clear_output,
-    .hints = MCP_DESTRUCTIVE,
+    .hints = MCP_DESTRUCTIVE | MCP_IDEMPOTENT,
+    .icons = icon_session,
     .call = clear_session,
 };

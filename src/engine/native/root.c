@@ -51,6 +51,8 @@ static const char *const directories[] = {
     "run",
     "run/belljar",
     "workspace",
+    "home",
+    "home/user",
     "var",
     "sys",
     "sys/devices",
@@ -74,6 +76,9 @@ static const struct {
     { "dev/ptmx", "pts/ptmx" },
     { "var/tmp", "/tmp" },
     { "var/run", "/run" },
+    /* Where the programs that profiles replace ran their code. */
+    { "app", "/workspace" },
+    { "home/user/session", "/workspace" },
 };
 
 struct etc_file {
