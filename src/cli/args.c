@@ -166,16 +166,23 @@ int cli_parse(struct cli_args *ret, const struct command *const *commands, int a
     return used;
 }
 
+int cli_load_endpoint(const struct cli_args *args, const char *profile, struct config *ret,
+                      struct err *err)
+{
+    struct config_sources sources = {
+        .profile = args->profile,
+        .endpoint = profile,
+        .flags = args->flags,
+        .n_flags = args->n_flags,
+    };
+    return config_load_host(args->file, &sources, ret, err);
+}
+
 int cli_load_config(struct cli_args *args, struct err *err)
 {
     if (!args->command->configured || args->help)
         return 0;
-    struct config_sources sources = {
-        .profile = args->profile,
-        .flags = args->flags,
-        .n_flags = args->n_flags,
-    };
-    return config_load_host(args->file, &sources, &args->config, err);
+    return cli_load_endpoint(args, /* profile= */ NULL, &args->config, err);
 }
 
 void cli_args_done(struct cli_args *args)

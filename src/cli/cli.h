@@ -58,6 +58,9 @@ struct cli_args {
 int cli_parse(struct cli_args *ret, const struct command *const *commands, int argc, char **argv,
               struct err *err);
 int cli_load_config(struct cli_args *args, struct err *err);
+/* The configuration of another profile that is served beside the chosen one. */
+int cli_load_endpoint(const struct cli_args *args, const char *profile, struct config *ret,
+                      struct err *err);
 void cli_args_done(struct cli_args *args);
 
 /* The value of a switch of the command, "" for one that takes none; NULL: not given. */

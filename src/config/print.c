@@ -163,12 +163,15 @@ static const char manual_head[] =
     "strongest:\n"
     "\n"
     "1. the default;\n"
-    "2. for `profile`, the program's name: started as `belljar-NAME` it offers the profile "
+    "2. the default of the profile, where it has one of its own;\n"
+    "3. for `profile`, the program's name: started as `belljar-NAME` it offers the profile "
     "`NAME`;\n"
-    "3. `/etc/belljar/config.yaml`;\n"
-    "4. `$XDG_CONFIG_HOME/belljar/config.yaml`, or `~/.config/belljar/config.yaml`;\n"
-    "5. environment variables;\n"
-    "6. flags.\n"
+    "4. in the profile `python-docker-mcp`, `~/.python-docker-mcp/config.yaml` or the file that\n"
+    "   `PYTHON_DOCKER_MCP_CONFIG` names;\n"
+    "5. `/etc/belljar/config.yaml`;\n"
+    "6. `$XDG_CONFIG_HOME/belljar/config.yaml`, or `~/.config/belljar/config.yaml`;\n"
+    "7. environment variables: those of the program that the profile replaces, then our own;\n"
+    "8. flags.\n"
     "\n"
     "`--config FILE`, or the variable `BELLJAR_CONFIG`, names one file to read instead of the "
     "two.\n"
@@ -206,13 +209,39 @@ static const char manual_head[] =
     "- A flag takes its value as `--key VALUE` or `--key=VALUE`.\n"
     "- Environment variables that begin with `BELLJAR_` and name no option are ignored, unless "
     "they\n"
-    "  look like a mistyped one.\n";
+    "  look like a mistyped one.\n"
+    "- Names of replaced programs (`LOG_LEVEL`, `POOL_SIZE` …) count only in the profile that "
+    "replaces\n"
+    "  the program, and only if it is the chosen one; other profiles that are served beside it "
+    "over\n"
+    "  HTTP have their own defaults and what is said in our own names. See "
+    "[profiles](profiles.md).\n";
 
 /* Text inside a table's cell. */
 static void add_cell(struct buf *buf, const char *text)
 {
     for (; *text; text++)
         add(buf, "%s%c", *text == '|' ? "\\" : "", *text);
+}
+
+static void markdown_alias(struct buf *buf, const struct option *option,
+                           const struct option_alias *alias)
+{
+    bool other_default = alias->fallback && !str_eq(alias->fallback, option->fallback);
+    if (!alias->name && !alias->key && !other_default)
+        return;
+    if (str_eq(alias->profile, "*")) {
+        add(buf, " Also `%s`.", alias->name);
+        return;
+    }
+    add(buf, " In the profile `%s`", alias->profile);
+    if (alias->name)
+        add(buf, " also `%s`", alias->name);
+    if (alias->key)
+        add(buf, "%s `%s` in its own file", alias->name ? " and" : " also", alias->key);
+    if (other_default)
+        add(buf, "%sdefault `%s`", alias->name || alias->key ? ", " : ": ", alias->fallback);
+    add(buf, ".");
 }
 
 static void markdown_option(struct buf *buf, const struct option *option)
@@ -222,10 +251,8 @@ static void markdown_option(struct buf *buf, const struct option *option)
     auto_free char *allowed = option_allowed(option);
     add(buf, "| `%s`<br>`%s`<br>`%s` | ", option->key, variable, flag);
     add_cell(buf, option->help);
-    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++)
-        if (option->aliases[i].name)
-            add(buf, " In the profile `%s` also `%s`.", option->aliases[i].profile,
-                option->aliases[i].name);
+    for (size_t i = 0; i < ARRAY_SIZE(option->aliases) && option->aliases[i].profile; i++)
+        markdown_alias(buf, option, &option->aliases[i]);
     add(buf, " | ");
     add_cell(buf, allowed);
     if (*option->fallback)

@@ -147,7 +147,10 @@ static void method_call_tool(struct mcp_call *call)
         if (shape_decode(tool->input, call->arguments, args, &err) < 0) {
             freep(&args);
             /* A tool result, not a protocol error: the model that wrote the arguments reads it. */
-            mcp_call_fail(call, "%s: %s", tool->name, err.msg);
+            if (tool->refuse)
+                tool->refuse(call, tool->name, err.msg);
+            else
+                mcp_call_fail(call, "%s: %s", tool->name, err.msg);
             return;
         }
         call->args = args;
@@ -242,13 +245,14 @@ static bool offers_tools(const struct mcp_server *server)
 
 static bool offers_resources(const struct mcp_server *server)
 {
-    return server->list_resources || server->registry.tables[ENTRY_RESOURCE].count > 0 ||
+    return (server->capabilities & MCP_RESOURCES) || server->list_resources ||
+           server->registry.tables[ENTRY_RESOURCE].count > 0 ||
            server->registry.tables[ENTRY_TEMPLATE].count > 0;
 }
 
 static bool offers_prompts(const struct mcp_server *server)
 {
-    return server->registry.tables[ENTRY_PROMPT].count > 0;
+    return (server->capabilities & MCP_PROMPTS) || server->registry.tables[ENTRY_PROMPT].count > 0;
 }
 
 static bool offers_subscribe(const struct mcp_server *server)

@@ -100,6 +100,8 @@ enum mcp_capability {
     MCP_TOOLS_CHANGE = 1 << 2, /* the lists change while serving */
     MCP_RESOURCES_CHANGE = 1 << 3,
     MCP_PROMPTS_CHANGE = 1 << 4,
+    MCP_RESOURCES = 1 << 5, /* there are lists of these, even if they are empty */
+    MCP_PROMPTS = 1 << 6,
 };
 
 /* `capabilities` are those that registration alone does not show. Tools, resources, prompts and
@@ -144,6 +146,9 @@ struct mcp_tool {
     unsigned hints;
     const struct mcp_icon *icons;
     bool hidden; /* callable but not listed */
+    /* Fails a call whose arguments break a rule, in the tool's own words; `why` names the field.
+     * NULL: "TOOL: WHY". */
+    void (*refuse)(struct mcp_call *call, const char *tool, const char *why);
     /* args: a struct of the input shape, valid until the call is finished; NULL without one. */
     void (*call)(struct mcp_call *call, const void *args, void *data);
 };

@@ -39,6 +39,15 @@ enum session_state {
     SESSION_ENDED, /* out of the table; waits for its last run to be told */
 };
 
+struct session_packages {
+    struct list installs; /* struct install */
+    struct held_set {
+        struct package_set *set;
+    } * sets; /* in the order in which they came */
+    size_t n_sets;
+    struct install *of_cell; /* what the cell that runs waits for */
+};
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -60,9 +69,11 @@ struct session_ref {
     size_t n_runs, runs_total;
     bool transient;
     bool warm;                       /* made ahead: its kernel is ready */
+    bool only_forked;                /* made ahead: no use with a kernel that has to be started */
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
+    bool counting;                   /* these are being read, and the next run waits */
 
     struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
     bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
@@ -71,6 +82,7 @@ struct session_ref {
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 
+    struct session_packages packages;
     struct keeper *keeper; /* NULL: nothing was kept yet */
 };
 
@@ -103,6 +115,8 @@ struct session_ref *pool_take(struct pool *pool);
 void pool_pump(struct pool *pool);
 /* A session that is nobody's ends. */
 void pool_lost(struct pool *pool, struct session_ref *session);
+/* A session that is nobody's and only wants a forked kernel cannot get one now. */
+void pool_on_no_fork(struct session_ref *session);
 /* The kernel of a session that is nobody's has ended between cells. */
 void pool_on_kernel_lost(struct session_ref *session);
 void pool_free(struct pool *pool);
@@ -133,12 +147,15 @@ struct cell {
     const char *code;
     const json_t *state; /* variables to set before; NULL: none */
     bool want_state;
+    bool str_value;
     bool forget; /* leave no trace of it */
 };
 /* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
+/* Whether a zygote could have made its kernel. */
+bool kernel_may_be_forked(const struct session_ref *session);
 /* How much of the beginning of each stream the agent shall send. */
 uint64_t run_head_bytes(const struct run *run);
 /* From the kernel, to the run that is going on. */
@@ -149,6 +166,28 @@ void run_on_done(struct run *run, json_t *done, const struct link_exit *totals);
 void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
 void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
 bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
+
+/* A run's clock stands still while the server works for it. */
+void run_pause(struct run *run);
+void run_resume(struct run *run);
+
+/*** install.c ***/
+
+void session_packages_init(struct session_ref *session);
+/* Ends installs, whose owners are told why, and lets go of what was installed. */
+void session_packages_done(struct session_ref *session, const char *why);
+bool session_is_installing(const struct session_ref *session);
+int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
+                       const struct install_events *events, void *data, struct install **ret,
+                       struct err *err);
+/* The kernel asks, for the cell that runs; and that cell does not wait any more. */
+void session_install_for_cell(struct session_ref *session, const json_t *message);
+void session_cell_gone(struct session_ref *session);
+/* What Python is to look for modules in, the latest first; a new reference. */
+json_t *session_package_paths(const struct session_ref *session);
+/* "PYTHONPATH=…", owned by the caller: the packages, then what the session's environment says; NULL:
+ * there are no packages. */
+char *session_python_path(const struct session_ref *session);
 
 /*** output.c ***/
 

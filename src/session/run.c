@@ -12,6 +12,7 @@
  */
 #include "session/internal.h"
 
+#include "agent/setup.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -49,6 +50,7 @@ struct run {
     bool warm_up; /* ours, not a client's */
 
     uint64_t started_ns;
+    uint64_t paused_ms; /* since when; 0: not now */
     struct timer *timer;
     struct output output;
     struct gather gather;
@@ -62,7 +64,7 @@ struct run {
 
     /* Python only. */
     json_t *variables; /* to set before */
-    bool want_state;
+    bool want_state, str_value;
     json_t *done, *displays;
     uint64_t display_bytes;
     bool kernel_lost;
@@ -113,6 +115,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     list_remove(&run->link);
     if (session->cell == run)
         session->cell = NULL;
+    if (run->python)
+        session_cell_gone(session);
     if (!run->warm_up) {
         session->n_runs--;
         session->sessions->stats.runs_total[outcome]++;
@@ -146,7 +150,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
-    if (session->sessions->watch.on_run && session->owner)
+    if (session->owner && session->sessions->watch.on_run)
         session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
@@ -300,6 +304,30 @@ static void on_usage(const struct sandbox_usage *usage, void *data)
         run_over(run);
 }
 
+static void on_counted(const struct sandbox_usage *usage, void *data)
+{
+    struct session_ref *session = data;
+    session->counting = false;
+    if (usage) {
+        session->oom_kills = usage->oom_kills;
+        session->pids_denied = usage->pids_denied;
+    }
+    session_pump(session);
+}
+
+/* After a run that went well nobody waits for the counters but the next run, which must not be blamed
+ * for what they say now. */
+static void run_over_well(struct run *run)
+{
+    struct session_ref *session = run->session;
+    session_hold(session);
+    session->counting = true;
+    run_over(run);
+    if (session->state != SESSION_ENDED)
+        sandbox_usage(session->sandbox, on_counted, session);
+    session_release(session);
+}
+
 /*** Running ***/
 
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len)
@@ -330,7 +358,11 @@ static void run_judge(struct run *run, const struct link_exit *exit)
     run->exit = *exit;
     run->has_exit = true;
     timer_stop(run->timer);
-    sandbox_usage(run->session->sandbox, on_usage, run);
+    if (judge(run) != OUTCOME_OK) {
+        sandbox_usage(run->session->sandbox, on_usage, run);
+        return;
+    }
+    run_over_well(run);
 }
 
 static void on_exit_frame(const struct link_exit *exit, void *data)
@@ -393,6 +425,7 @@ void run_cell(const struct run *run, struct cell *ret)
     *ret = (struct cell){ .code = run->code,
                           .state = run->variables,
                           .want_state = run->want_state,
+                          .str_value = run->str_value,
                           .forget = run->warm_up };
 }
 
@@ -410,11 +443,30 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 static void run_interrupt(struct run *run)
 {
     run->state = RUN_INTERRUPTED;
-    if (run->python)
+    if (run->python) {
+        session_cell_gone(run->session);
         link_kernel_interrupt(run->session->agent);
-    else
+    } else
         link_interrupt(run->session->agent);
     timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
+}
+
+void run_pause(struct run *run)
+{
+    if (run->state != RUN_RUNNING || run->paused_ms)
+        return;
+    run->paused_ms = clock_ms();
+    timer_stop(run->timer);
+}
+
+void run_resume(struct run *run)
+{
+    if (run->state != RUN_RUNNING || !run->paused_ms)
+        return;
+    run->timeout_ms += clock_ms() - run->paused_ms;
+    run->paused_ms = 0;
+    uint64_t used = (uv_hrtime() - run->started_ns) / 1000000;
+    timer_start(run->timer, used < run->timeout_ms ? run->timeout_ms - used : 0);
 }
 
 /* Time is up: for the run, for its answer to SIGINT, for its answer to SIGKILL. */
@@ -448,14 +500,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
-    const char *env[2 * SESSION_ENV_COUNT + 2];
+    const char *env[2 * SESSION_ENV_COUNT + 4];
     size_t n_env = 0;
+    auto_free char *python_path = session_python_path(run->session);
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
     for (char **word = run->session->env; *word; word++)
-        env[n_env++] = *word;
+        if (!python_path || !str_has_prefix(*word, "PYTHONPATH="))
+            env[n_env++] = *word;
+    if (python_path)
+        env[n_env++] = python_path;
+    if (str_has_prefix(options->python, ENGINE_RUNTIME "/"))
+        env[n_env++] = "PATH=" ENGINE_RUNTIME "/bin:" AGENT_PATH; /* `python` is the kernel's */
     if (run->shell_rc)
         env[n_env++] = run->shell_rc;
     env[n_env] = NULL;
@@ -493,7 +551,7 @@ uint64_t run_head_bytes(const struct run *run)
 void session_pump(struct session_ref *session)
 {
     struct err err = { 0 };
-    if (session->state != SESSION_READY || list_empty(&session->runs))
+    if (session->state != SESSION_READY || session->counting || list_empty(&session->runs))
         return;
     struct run *run = list_first(struct run, &session->runs, link);
     if (run->state == RUN_WAITING && run_start(run, &err) < 0)
@@ -573,6 +631,7 @@ static struct run *run_new(const struct run_spec *spec, struct sessions *session
     run->keep_over = options->overflow_bytes && !spec->transient ? spec->keep_over : 0;
     run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
     run->want_state = run->python && spec->want_state;
+    run->str_value = spec->str_value;
     output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK, options->strip_ansi);
     const struct gather_limits limits = gather_limits(sessions, run->keep_over > 0);
     gather_init(&run->gather, &run->output, &limits);

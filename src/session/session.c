@@ -158,6 +158,7 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
+    session_packages_init(session);
     const struct sandbox_plan sandbox = { .limits = session->limits };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
@@ -251,6 +252,14 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     return session;
 }
 
+static void add_opener(struct session_ref *session, session_open_fn *on_open, void *data)
+{
+    struct opener *opener = xcalloc(1, sizeof(*opener));
+    opener->on_open = on_open;
+    opener->data = data;
+    list_add_tail(&session->openers, &opener->link);
+}
+
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err)
 {
@@ -259,10 +268,22 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
     struct session_ref *session = session_make(sessions, owner, plan, /* python= */ false, err);
     if (!session)
         return -err->code;
-    struct opener *opener = xcalloc(1, sizeof(*opener));
-    opener->on_open = on_open;
-    opener->data = data;
-    list_add_tail(&session->openers, &opener->link);
+    add_opener(session, on_open, data);
+    return 0;
+}
+
+int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
+                   session_open_fn *on_open, void *data, struct err *err)
+{
+    struct session_ref *session = plan && plan->id ? session_find(sessions, owner, plan->id) : NULL;
+    if (!session)
+        return session_open(sessions, owner, plan, on_open, data, err);
+    if (session->state == SESSION_READY) {
+        auto_free char *id = xstrdup(session->id); /* whoever is told may end the session */
+        on_open(id, NULL, data);
+    } else {
+        add_opener(session, on_open, data);
+    }
     return 0;
 }
 
@@ -302,13 +323,14 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
     struct err err = { 0 };
     (void)err_set(&err, ECANCELED, "%s", words);
+    session_packages_done(session, words);
     session_fail_runs(session, outcome, words);
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(steal_ptr(&session->agent)); /* ends file work, too */
     sandbox_destroy(steal_ptr(&session->sandbox));
-    if (sessions->watch.on_end && session->owner)
+    if (session->owner && sessions->watch.on_end)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);
     session_release(session);
@@ -323,8 +345,8 @@ void session_release(struct session_ref *session)
 {
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
-    timer_free(session->again);
     keeper_free(session->keeper);
+    timer_free(session->again);
     json_decref(session->cell_done);
     plan_done(session);
     free(session->owner);
@@ -347,7 +369,7 @@ static void on_sweep(void *data)
     list_each (struct session_ref, session, &sessions->all, link) {
         if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
             return; /* the rest has been used later */
-        if (list_empty(&session->runs))
+        if (list_empty(&session->runs) && !session_is_installing(session))
             session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
     }
 }

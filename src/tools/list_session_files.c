@@ -60,12 +60,9 @@ static void on_files(int code, const struct session_file *files, size_t count, b
         return;
     }
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    struct file_entry *entries = xcalloc(count, sizeof(*entries));
+    struct file_entry *entries = session_file_entries(list->session_id, files, count);
+    size_t made = count;
     for (size_t i = 0; i < count; i++) {
-        entries[i] = (struct file_entry){ .uri = session_file_uri(list->session_id, files[i].path),
-                                          .name = files[i].path,
-                                          .mime_type = files[i].type,
-                                          .size = files[i].size };
         (void)buf_printf(&text, "%s (%s, %lld bytes)\n", entries[i].uri, entries[i].mime_type,
                          (long long)entries[i].size);
         if (text.len > list->box->max_answer / LIST_SHARE && i + 1 < count) {
@@ -82,9 +79,7 @@ static void on_files(int code, const struct session_file *files, size_t count, b
                                         .truncated = more };
     mcp_call_add(list->call, mcp_text(text.data, text.len));
     mcp_call_structured(list->call, &result);
-    for (size_t i = 0; i < count; i++)
-        free((char *)entries[i].uri);
-    free(entries);
+    session_file_entries_free(entries, made);
     mcp_call_finish(list_call_free(list));
 }
 

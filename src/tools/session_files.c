@@ -51,6 +51,25 @@ bool session_file_uri_parse(const char *uri, char **ret_session_id, char **ret_p
     return true;
 }
 
+struct file_entry *session_file_entries(const char *session_id, const struct session_file *files,
+                                        size_t count)
+{
+    struct file_entry *entries = xcalloc(count, sizeof(*entries));
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct file_entry){ .uri = session_file_uri(session_id, files[i].path),
+                                          .name = files[i].path,
+                                          .mime_type = files[i].type,
+                                          .size = files[i].size };
+    return entries;
+}
+
+void session_file_entries_free(struct file_entry *entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free((char *)entries[i].uri);
+    free(entries);
+}
+
 /*** Lists ***/
 
 struct listing {

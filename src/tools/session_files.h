@@ -39,5 +39,9 @@ struct file_entry {
     int64_t size;
 };
 extern const struct shape file_entry_shape;
+/* One for each file; the rest is borrowed from `files`. */
+struct file_entry *session_file_entries(const char *session_id, const struct session_file *files,
+                                        size_t count);
+void session_file_entries_free(struct file_entry *entries, size_t count);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,4 +58,50 @@ bool toolbox_cut(char **text, size_t budget)
     free(*text);
     *text = buf_steal(&cut);
     return true;
+}
+
+bool toolbox_cut_chars(char *text, size_t max)
+{
+    size_t count = 0;
+    for (char *at = text; *at; at++) {
+        if (is_inside_char(*at) || count++ < max)
+            continue;
+        *at = '\0';
+        return true;
+    }
+    return false;
+}
+
+char *toolbox_strip(const struct buf *text)
+{
+    static const char blank[] = " \t\r\n\v\f";
+    const char *begin = buf_str(text) + strspn(buf_str(text), blank);
+    size_t len = strlen(begin);
+    while (len && strchr(blank, begin[len - 1]))
+        len--;
+    return xstrndup(begin, len);
+}
+
+void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE])
+{
+    unsigned char bytes[16];
+    random_bytes(bytes, sizeof(bytes));
+    bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
+    bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        ret += sprintf(ret, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", bytes[i]);
+}
+
+void toolbox_add_str(struct str_list *list, char *text)
+{
+    list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+    list->items[list->count++] = text;
+}
+
+void toolbox_free_strs(struct str_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free((char *)list->items[i]);
+    free(list->items);
+    *list = (struct str_list){ 0 };
 }
