@@ -83,9 +83,15 @@ def test_death_by_signal_is_told(jar, number, name):
     assert name in run.error and run.stdout == "last\n", run
 
 
+ODD = r"printf 'a\0b\377\xc3\xa4\xf0\x9f\x94\x94\r\nlast'"
+
+
 def test_bytes_come_back_as_valid_text(jar):
-    run = jar.execute(r"printf 'a\0b\377\xc3\xa4\xf0\x9f\x94\x94\r\nlast'")
-    assert run.stdout == "a\ufffdb\ufffdä🔔\r\nlast", run
+    assert jar.execute(ODD).stdout == "a\ufffdb\ufffdä🔔\nlast"
+
+
+def test_line_ends_come_back_as_they_were_if_so_wished(start):
+    assert start("--no-strip-ansi").execute(ODD).stdout == "a\ufffdb\ufffdä🔔\r\nlast"
 
 
 def test_code_that_begins_like_an_option_is_code(jar):
@@ -140,13 +146,14 @@ E
 # --- sessions -------------------------------------------------------------------------------------------
 
 
-def test_a_session_keeps_its_files_and_nothing_else(jar):
-    first = jar.execute("echo kept >notes; export GONE=1; cd /tmp; sleep 100 & echo $!")
+def test_a_session_keeps_files_directory_and_exports_but_no_processes(jar):
+    first = jar.execute("echo kept >notes; export KEPT=1; GONE=1; cd /tmp; sleep 100 & echo $!")
     again = jar.execute(
-        'cat notes; pwd; echo "[$GONE]"; jobs; ls /proc/[0-9]* -d | wc -l', session=first.session
+        'cat /workspace/notes; pwd; echo "[$KEPT][$GONE]"; jobs; pgrep -f sleep.100',
+        session=first.session,
     )
     assert again.session == first.session
-    assert again.stdout.startswith("kept\n/workspace\n[]\n"), again
+    assert again.stdout == "kept\n/tmp\n[1][]\n", again
     other = jar.execute("cat notes")
     assert other.session != first.session and other.exit_code == 1, other
 
