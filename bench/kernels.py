@@ -1,7 +1,7 @@
 """Measures Python kernels: the first cell in a live sandbox, forked from the zygote in its three layouts
 and started by exec; and what a fork costs the processor.
 
-    bench/kernels.py [COUNT]
+    .cache/venv/bin/python bench/kernels.py [COUNT]
 
 Needs root, a build and the runtime. `fork` is the time of clone3() in the child that does nothing else, in
 ticks of the clock over all forks; `kernel` that of the new process until its first cell asks."""
