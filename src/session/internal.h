@@ -62,8 +62,8 @@ struct session_ref {
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
     bool counting;                   /* these are being read, and the next run waits */
 
-    struct run *cell;  /* what the kernel is at, or is being started for; NULL: nothing */
-    bool adding;       /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
+    bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
     struct timer *again;
     bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
@@ -137,6 +137,8 @@ struct cell {
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
+/* Somebody has come for a session that was nobody's: its kernel waits for no zygote. */
+void kernel_hurry(struct session_ref *session);
 /* Whether a zygote could have made its kernel. */
 bool kernel_may_be_forked(const struct session_ref *session);
 /* From the kernel, to the run that is going on. */
