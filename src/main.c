@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &command_serve,   &command_run, &command_doctor, &command_config, &command_help,
-    &command_version, NULL,
+    &command_serve,         &command_run,  &command_doctor,  &command_config,
+    &command_client_config, &command_help, &command_version, NULL,
 };
 
 /* One sentence for a mistake of the user; what failed later is an event for the log. */
@@ -30,6 +30,13 @@ static int show_help(const struct cli_args *args, struct err *err)
     return cli_print(&text, err);
 }
 
+static void start_log(const struct config *config)
+{
+    log_init(STDERR_FILENO, config->log_format, config->log_level);
+    for (size_t i = 0; i < config->warnings.count; i++)
+        log_warning("%s", config->warnings.items[i]);
+}
+
 int main(int argc, char **argv)
 {
     struct err err = { 0 };
@@ -41,7 +48,7 @@ int main(int argc, char **argv)
         return report(r, /* usage= */ true, &err);
 
     if (args.command->configured && !args.help)
-        log_init(STDERR_FILENO, args.config.log_format, args.config.log_level);
+        start_log(&args.config);
     r = args.help ? show_help(&args, &err) : args.command->run(&args, &err);
     return report(r, /* usage= */ r == -EINVAL, &err);
 }

@@ -38,10 +38,13 @@
 
 #include <stdint.h>
 
+/* Where guests look for programs, if nobody says otherwise. */
+#define AGENT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+
 #define AGENT_WORKSPACE "/workspace"
 /* The guest's environment, where the set-up has none: "NAME=value\0…". */
 #define AGENT_DEFAULT_ENV                                                                          \
-    "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin\0"                          \
+    "PATH=" AGENT_PATH "\0"                                                                        \
     "HOME=/workspace\0"                                                                            \
     "LANG=C.UTF-8\0"                                                                               \
     "TERM=dumb"

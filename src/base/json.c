@@ -164,9 +164,24 @@ static bool is_plain(char c)
     return (unsigned char)c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
 }
 
+static const char short_forms[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* character, letter */
+
+size_t json_escaped_len(const char *text, size_t len)
+{
+    size_t escaped = len;
+    for (size_t i = 0; i < len; i++) {
+        if (is_plain(text[i]))
+            continue;
+        bool is_short = false;
+        for (const char *form = short_forms; *form && !is_short; form += 2)
+            is_short = *form == text[i];
+        escaped += is_short ? 1 : 5;
+    }
+    return escaped;
+}
+
 static int write_escape(struct buf *buf, char c)
 {
-    static const char short_forms[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* character, letter */
     for (const char *form = short_forms; *form; form += 2)
         if (*form == c)
             return buf_add(buf, (char[]){ '\\', form[1] }, 2);

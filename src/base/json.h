@@ -35,6 +35,9 @@ int json_read(const char *text, size_t len, const struct json_limits *limits, js
  * with what was there before. */
 int json_write(struct buf *buf, const json_t *json);
 
+/* How many bytes json_write() makes of these inside a string; what is no UTF-8 counts as it is. */
+size_t json_escaped_len(const char *text, size_t len);
+
 /* The text of `json`, owned by the caller; for values that the program itself made. */
 char *json_text(const json_t *json);
 

@@ -123,15 +123,28 @@ static int take_flag(struct cli_args *args, char **argv, struct err *err)
     return used;
 }
 
+/* One operand before the flags, for a command that allows it. */
+static bool take_early_operand(struct cli_args *args, char **argv)
+{
+    if (!args->command->flags_last || args->n_operands || !argv[1] || argv[1][0] != '-')
+        return false;
+    args->operands = argv;
+    args->n_operands = 1;
+    return true;
+}
+
 /* Operands come last, so that they can be handed on as a part of argv. */
 static int take_operands(struct cli_args *args, char **argv, struct err *err)
 {
-    args->operands = argv;
-    while (argv[args->n_operands])
-        args->n_operands++;
-    if (args->n_operands <= args->command->max_operands)
+    size_t most = args->command->max_operands - args->n_operands, count = 0;
+    if (!args->n_operands)
+        args->operands = argv;
+    while (argv[count])
+        count++;
+    args->n_operands += count;
+    if (count <= most)
         return 0;
-    auto_free char *shown = text_quote(argv[args->command->max_operands], SHOWN_ARG_MAX);
+    auto_free char *shown = text_quote(argv[most], SHOWN_ARG_MAX);
     return err_set(err, EINVAL, "the command %s takes no argument %s", args->command->name, shown);
 }
 
@@ -145,22 +158,31 @@ int cli_parse(struct cli_args *ret, const struct command *const *commands, int a
         at += used;
         if (str_eq(*at, "--"))
             return take_operands(ret, at + 1, err);
+        if (*at && (*at)[0] != '-' && take_early_operand(ret, at))
+            at++;
         if (!*at || !str_has_prefix(*at, "-") || str_eq(*at, "-"))
             return take_operands(ret, at, err);
     }
     return used;
 }
 
+int cli_load_endpoint(const struct cli_args *args, const char *profile, struct config *ret,
+                      struct err *err)
+{
+    struct config_sources sources = {
+        .profile = args->profile,
+        .endpoint = profile,
+        .flags = args->flags,
+        .n_flags = args->n_flags,
+    };
+    return config_load_host(args->file, &sources, ret, err);
+}
+
 int cli_load_config(struct cli_args *args, struct err *err)
 {
     if (!args->command->configured || args->help)
         return 0;
-    struct config_sources sources = {
-        .profile = args->profile,
-        .flags = args->flags,
-        .n_flags = args->n_flags,
-    };
-    return config_load_host(args->file, &sources, &args->config, err);
+    return cli_load_endpoint(args, /* profile= */ NULL, &args->config, err);
 }
 
 void cli_args_done(struct cli_args *args)

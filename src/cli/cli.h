@@ -30,6 +30,7 @@ struct command {
     const char *summary;  /* one line, no full stop */
     const char *operands; /* for the usage line: "[COMMAND]"; NULL: takes none */
     size_t max_operands;
+    bool flags_last; /* its one operand may stand before its flags, too */
     bool configured; /* takes the options of config, and runs with args->config set */
     const struct cli_switch switches[CLI_SWITCHES_MAX];
     /* The exit status, or -errno and err; -EINVAL is a mistake of the user (CLI_USAGE). */
@@ -57,6 +58,9 @@ struct cli_args {
 int cli_parse(struct cli_args *ret, const struct command *const *commands, int argc, char **argv,
               struct err *err);
 int cli_load_config(struct cli_args *args, struct err *err);
+/* The configuration of another profile that is served beside the chosen one. */
+int cli_load_endpoint(const struct cli_args *args, const char *profile, struct config *ret,
+                      struct err *err);
 void cli_args_done(struct cli_args *args);
 
 /* The value of a switch of the command, "" for one that takes none; NULL: not given. */
@@ -74,6 +78,10 @@ int cli_print(const struct buf *text, struct err *err);
 void cli_help(struct buf *buf, const struct command *const *commands,
               const struct command *command);
 
+/* docs/belljar.1. */
+void cli_man(struct buf *buf, const struct command *const *commands);
+
+extern const struct command command_client_config;
 extern const struct command command_config;
 extern const struct command command_doctor;
 extern const struct command command_help;

@@ -6,11 +6,14 @@
 static int run(const struct cli_args *args, struct err *err)
 {
     bool json = cli_given(args, "--json"), markdown = cli_given(args, "--markdown");
-    if (json && markdown)
-        return err_set(err, EINVAL, "--json and --markdown exclude each other");
+    bool man = cli_given(args, "--man");
+    if (json + markdown + man > 1)
+        return err_set(err, EINVAL, "--json, --markdown and --man exclude each other");
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     if (markdown)
         config_markdown(&text);
+    else if (man)
+        cli_man(&text, args->commands);
     else if (json)
         config_print_json(&text, &args->config);
     else
@@ -25,6 +28,7 @@ const struct command command_config = {
     .switches = {
         { "--json", "Print JSON." },
         { "--markdown", "Print the manual of all options (docs/configuration.md)." },
+        { "--man", "Print the manual page (docs/belljar.1)." },
     },
     .run = run,
 };

@@ -98,6 +98,7 @@ static int try_sandbox(struct trial *trial, const struct config *config, unsigne
     struct sandboxes sandboxes;
     struct run *run;
     lean.pool_enabled = false;
+    lean.packages_enabled = false;
     uv_loop_init(&trial->loop);
     int r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);
     if (r == 0) {

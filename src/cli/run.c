@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 #include "cli/sandboxes.h"
+#include "tools/tools.h"
 
 #include "base/log.h"
 #include "base/loop.h"
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CODE_MAX = 16 << 20 };
+enum { CODE_MAX = 16 << 20, ITEMS_MAX = 64 << 20 };
 
 /* What the shell is told when the guest did not end by itself; as timeout(1) and the shell do. */
 enum { STATUS_TIMEOUT = 124, STATUS_LIMIT = 125, STATUS_INTERRUPTED = 130 };
@@ -26,6 +27,7 @@ struct one_run {
     uv_signal_t signals[2];
     struct sandboxes sandboxes;
     struct run *run;
+    bool items; /* tell at the end what the code left, as JSON */
     int status;
 };
 
@@ -71,19 +73,34 @@ static const char *language_of(const char *path)
 
 static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
 {
-    (void)data;
+    const struct one_run *one = data;
+    if (one->items)
+        return; /* they come at the end, all together */
     FILE *out = stream == LINK_STDOUT ? stdout : stderr;
     (void)fwrite(bytes, 1, len, out); /* whoever reads may have left; the run ends all the same */
     (void)fflush(out);
+}
+
+/* What the code left, as one line of JSON. */
+static void print_items(const struct run_result *result)
+{
+    auto_json *items = pyexec_items(result, ITEMS_MAX);
+    auto_free char *text = json_text(items);
+    (void)puts(text); /* as above */
+    (void)fflush(stdout);
 }
 
 static void on_done(const struct run_result *result, void *data)
 {
     struct one_run *one = data;
     one->run = NULL;
+    if (one->items)
+        print_items(result);
     switch (result->outcome) {
     case OUTCOME_OK:
-    case OUTCOME_ERROR:
+    case OUTCOME_ERROR: /* Python's kernel goes on and has no status */
+        one->status = result->has_exit_code ? result->exit_code : result->outcome != OUTCOME_OK;
+        break;
     case OUTCOME_KILLED:
         one->status = result->has_exit_code ? result->exit_code : STATUS_LIMIT;
         break;
@@ -123,12 +140,14 @@ static void watch_signals(struct one_run *one)
 }
 
 static int run_code(const struct config *config, const char *language, const struct buf *code,
-                    struct err *err)
+                    bool items, struct err *err)
 {
     static const struct run_events events = { .on_output = on_output, .on_done = on_done };
-    struct one_run one = { 0 };
+    struct one_run one = { .items = items };
     struct config lean = *config; /* shallow */
     lean.pool_enabled = false;    /* nothing comes after this one */
+    /* Few programs install something; the others start sooner. */
+    lean.packages_enabled &= code->len && memmem(code->data, code->len, "pip", 3);
     uv_loop_init(&one.loop);
     int r = sandboxes_open(&one.sandboxes, &one.loop, &lean, /* strict= */ false, err);
     if (r == 0) {
@@ -136,6 +155,7 @@ static int run_code(const struct config *config, const char *language, const str
                                        .language = language,
                                        .code = buf_str(code),
                                        .code_len = code->len,
+                                       .str_value = items,
                                        .transient = true };
         watch_signals(&one);
         r = session_run(one.sandboxes.sessions, &spec, &events, &one, &one.run, err);
@@ -155,12 +175,13 @@ static int run(const struct cli_args *args, struct err *err)
         return err_set(err, EINVAL, "run: name one file, or - for standard input");
     const char *path = args->operands[0];
     const char *given = cli_given(args, "--language");
-    const char *language = given ? given : language_of(path);
+    bool items = cli_given(args, "--items");
+    const char *language = given ? given : items ? "python" : language_of(path);
     auto_buf code = BUF_INIT(CODE_MAX);
     if (!language)
         return err_set(err, EINVAL, "run: --language: say which language %.100s is in", path);
     int r = read_code(path, &code, err);
-    return r < 0 ? r : run_code(&args->config, language, &code, err);
+    return r < 0 ? r : run_code(&args->config, language, &code, items, err);
 }
 
 const struct command command_run = {
@@ -170,6 +191,10 @@ const struct command command_run = {
     .max_operands = 1,
     .configured = true,
     .switches = { { "--language", "bash, sh or node. Not given: by the ending of the file's name.",
-                    "NAME" } },
+                    "NAME" },
+                  { "--items",
+                    "Run Python and print what it left as JSON: a list of items with "
+                    "type (text, error, image) and data.",
+                    NULL } },
     .run = run,
 };

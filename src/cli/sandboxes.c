@@ -1,7 +1,10 @@
 #include "cli/sandboxes.h"
 
+#include "tools/current.h"
+
 #include "base/log.h"
 #include "base/text.h"
+#include "tools/watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -39,6 +42,8 @@ static int make_state_dir(const char *path, struct err *err)
 }
 
 /*** Options ***/
+
+enum { UTF8_CHAR_MAX = 4 };
 
 static struct sandbox_limits sandbox_limits(const struct config *config)
 {
@@ -101,46 +106,105 @@ static json_t *texts(const struct config_list *list)
     return array;
 }
 
-static int read_guest_options(struct sandboxes *sandboxes, const struct config *config,
-                              struct err *err)
+/* python-docker-mcp says which libraries come with it: a list that allows others is not about them. */
+static void allow_preinstalled(json_t *modules)
 {
-    sandboxes->env = variables(&config->env);
-    sandboxes->allowed_modules = texts(&config->allowed_modules);
-    sandboxes->blocked_modules = texts(&config->blocked_modules);
-    int r = session_check_env(sandboxes->env, err);
+    static const char *const names[] = { "numpy",      "pandas",  "scipy",
+                                         "matplotlib", "sklearn", "sympy" };
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        json_push(modules, json_string(names[i]));
+}
+
+static int read_guest_options(struct guest_options *guest, const struct config *config,
+                              const char *profile, struct err *err)
+{
+    guest->env = variables(&config->env);
+    guest->allowed_modules = texts(&config->allowed_modules);
+    guest->blocked_modules = texts(&config->blocked_modules);
+    if (config->allowed_modules.count && str_eq(profile, "python-docker-mcp"))
+        allow_preinstalled(guest->allowed_modules);
+    int r = session_check_env(guest->env, err);
     if (r == 0)
-        r = session_check_modules(sandboxes->allowed_modules, "allowed_modules", err);
+        r = session_check_modules(guest->allowed_modules, "allowed_modules", err);
     if (r == 0)
-        r = session_check_modules(sandboxes->blocked_modules, "blocked_modules", err);
+        r = session_check_modules(guest->blocked_modules, "blocked_modules", err);
     return r;
 }
 
-static struct session_options session_options(const struct sandboxes *sandboxes,
-                                              const struct config *config)
+static void guest_options_done(struct guest_options *guest)
 {
+    json_decref(guest->env);
+    json_decref(guest->allowed_modules);
+    json_decref(guest->blocked_modules);
+}
+
+static struct session_options session_options(const struct guest_options *guest,
+                                              const struct config *config,
+                                              struct packages *packages)
+{
+    /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
+    size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
     return (struct session_options){
         .idle_timeout_ms = config->session_timeout_ms,
         .max_sessions = (size_t)config->max_sessions,
         .max_sessions_per_owner = (size_t)config->max_sessions_per_client,
         .max_queue = (size_t)config->max_queue,
         .run_timeout_ms = config->run_timeout_ms,
-        .run_timeout_max_ms = config->run_timeout_max_ms,
+        .run_timeout_max_ms = config->run_timeout_max_ms > config->run_timeout_ms
+                                  ? config->run_timeout_max_ms
+                                  : config->run_timeout_ms,
         .interrupt_grace_ms = config->interrupt_grace_ms,
-        .output_bytes = config->output_limit,
+        .output_bytes = config->output_limit > shown ? config->output_limit : shown,
         .flood_bytes = config->output_flood,
+        .overflow_bytes = config->overflow_limit,
+        .overflow_files = (size_t)config->overflow_files,
+        .overflow_memory = config->overflow_memory,
         .display_bytes = config->display_limit,
+        .python_runs = { .max_images = config->max_images,
+                         .image_bytes = config->max_image_size,
+                         .result_chars = config->result_limit,
+                         .traceback_frames = config->traceback_frames,
+                         .figure_dpi = config->figure_dpi,
+                         .figure_width = config->figure_width,
+                         .figure_height = config->figure_height },
         .strip_ansi = config->strip_ansi,
         .state_bytes = config->state_limit,
+        .packages = packages,
+        .max_package_sets = (size_t)config->package_max_sets,
         .python = python_program(config),
-        .env = sandboxes->env,
-        .allowed_modules = sandboxes->allowed_modules,
-        .blocked_modules = sandboxes->blocked_modules,
+        .env = guest->env,
+        .allowed_modules = guest->allowed_modules,
+        .blocked_modules = guest->blocked_modules,
         .limits = sandbox_limits(config),
         .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
         .kernel_pool_max = (size_t)config->pool_size,
         .fork_kernels = config->zygote && config->pool_enabled,
         .pool_max_creations = (size_t)config->pool_max_creations,
         .pool_max_age_ms = config->pool_max_age_ms,
+    };
+}
+
+/*** What tools work with ***/
+
+static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessions,
+                                   uv_loop_t *loop, const struct config *config)
+{
+    return (struct toolbox){
+        .loop = loop,
+        .sessions = sessions,
+        .engine = engine,
+        .limits = sandbox_limits(config),
+        .current = current_new(),
+        .python = python_program(config),
+        .strip_ansi = config->strip_ansi,
+        .run_timeout_ms = config->run_timeout_ms,
+        .session_timeout_ms = config->session_timeout_ms,
+        .output_chars = (size_t)config->output_chars,
+        .max_answer = config->max_answer,
+        .max_read = config->max_read,
+        .max_write = config->max_write,
+        .max_list = (size_t)config->max_list,
+        .watch = watch_new(sessions, (size_t)config->max_list),
     };
 }
 
@@ -152,6 +216,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     char instance[RANDOM_ID_SIZE];
     auto_free char *state_dir =
         config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
         .instance = instance,
@@ -177,8 +242,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     int r = missing_layers(config, strict, &options.allow_missing, err);
     if (r == 0)
         r = make_state_dir(state_dir, err);
+    if (r < 0)
+        return r;
+    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    installer_take_ids(&sandboxes->installer, &options, &installer);
+    options.packages = installer_shown_dir(&sandboxes->installer);
+    r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
     if (r == 0)
-        r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
+        installer_start(&sandboxes->installer, loop, config, &installer);
     return r;
 }
 
@@ -200,7 +271,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 {
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
-    int r = read_guest_options(ret, config, err);
+    int r = read_guest_options(&ret->guest, config, config->profile, err);
     if (r == 0)
         r = open_engine(ret, loop, config, strict, err);
     if (r < 0) {
@@ -208,28 +279,61 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
         return r;
     }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(ret, config);
+    const struct session_options options =
+        session_options(&ret->guest, config, ret->installer.packages);
     ret->sessions = sessions_new(loop, ret->engine, &options);
-    ret->toolbox = (struct toolbox){
-        .loop = loop,
-        .sessions = ret->sessions,
-        .engine = ret->engine,
-        .limits = options.limits,
-        .strip_ansi = config->strip_ansi,
-        .max_answer = config->max_answer,
-        .max_read = config->max_read,
-        .max_write = config->max_write,
-        .max_list = (size_t)config->max_list,
-    };
+    ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
+}
+
+/* Sessions of their own: other defaults, and nobody finds there what is here. */
+int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
+                  const char *profile, struct toolbox **ret, struct err *err)
+{
+    struct more_sandboxes *more = xcalloc(1, sizeof(*more));
+    int r = read_guest_options(&more->guest, config, profile, err);
+    if (r < 0) {
+        guest_options_done(&more->guest);
+        free(more);
+        return r;
+    }
+    struct session_options options =
+        session_options(&more->guest, config, sandboxes->installer.packages);
+    options.kernel_pool_size = 0; /* what is made ahead is for the chosen profile */
+    more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
+                                 loop, config);
+    more->next = sandboxes->more;
+    sandboxes->more = more;
+    *ret = &more->toolbox;
+    return 0;
+}
+
+void sandboxes_cancel_runs(struct sandboxes *sandboxes)
+{
+    sessions_cancel_runs(sandboxes->sessions);
+    for (struct more_sandboxes *more = sandboxes->more; more; more = more->next)
+        sessions_cancel_runs(more->toolbox.sessions);
+}
+
+static void toolbox_done(struct toolbox *box)
+{
+    sessions_free(box->sessions); /* the watch hears of each that ends */
+    watch_free(box->watch);
+    current_free(box->current);
 }
 
 void sandboxes_close(struct sandboxes *sandboxes)
 {
-    sessions_free(sandboxes->sessions);
+    while (sandboxes->more) {
+        struct more_sandboxes *more = sandboxes->more;
+        sandboxes->more = more->next;
+        toolbox_done(&more->toolbox);
+        guest_options_done(&more->guest);
+        free(more);
+    }
+    toolbox_done(&sandboxes->toolbox);
+    installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
-    json_decref(sandboxes->env);
-    json_decref(sandboxes->allowed_modules);
-    json_decref(sandboxes->blocked_modules);
+    guest_options_done(&sandboxes->guest);
     *sandboxes = (struct sandboxes){ 0 };
 }

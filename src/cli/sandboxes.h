@@ -5,20 +5,38 @@
 #ifndef BELLJAR_CLI_SANDBOXES_H
 #define BELLJAR_CLI_SANDBOXES_H
 
+#include "cli/installer.h"
 #include "config/config.h"
 #include "tools/toolbox.h"
+
+/* What the sessions' options refer to. */
+struct guest_options {
+    json_t *env, *allowed_modules, *blocked_modules;
+};
 
 struct sandboxes {
     struct engine *engine;
     struct sessions *sessions;
+    struct installer installer;
     struct toolbox toolbox;
-    json_t *env, *allowed_modules, *blocked_modules; /* what the sessions' options refer to */
+    struct guest_options guest;
+    struct more_sandboxes { /* of the other profiles */
+        struct more_sandboxes *next;
+        struct guest_options guest;
+        struct toolbox toolbox;
+    } * more;
 };
 
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
  * failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err);
+/* Sessions for another profile, over the same engine, as its `config` (which outlives them) wants
+ * them; the toolbox is borrowed and ends with the rest. */
+int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
+                  const char *profile, struct toolbox **ret, struct err *err);
+/* sessions_cancel_runs() for all of them. */
+void sandboxes_cancel_runs(struct sandboxes *sandboxes);
 /* Ends every session. A zeroed struct is fine. */
 void sandboxes_close(struct sandboxes *sandboxes);
 

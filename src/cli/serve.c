@@ -7,6 +7,7 @@
 #include "cli/web.h"
 #include "tools/tools.h"
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/loop.h"
 
@@ -14,16 +15,20 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static const char DEFAULT_ADDRESS[] = "127.0.0.1:8000";
+enum { DEFAULT_PORT = 8000 };
 enum { ANSWER_MS = 1000 }; /* from the end of an interrupted run to the end of its answer */
 
 struct serve {
     uv_loop_t loop;
+    const struct cli_args *args;
     const struct config *config;
     struct sandboxes sandboxes;
     struct web_endpoint *endpoints; /* the chosen profile first; ends with a NULL name */
+    struct config *configs;         /* of the other profiles */
+    size_t n_configs;
     struct mcp_stdio *stdio;
     struct web *web;
     uv_signal_t signals[2];
@@ -43,7 +48,7 @@ static void serve_stopped(void *data)
 static void serve_interrupt(void *data)
 {
     struct serve *serve = data;
-    sessions_cancel_runs(serve->sandboxes.toolbox.sessions);
+    sandboxes_cancel_runs(&serve->sandboxes);
 }
 
 static void serve_stop(struct serve *serve)
@@ -95,32 +100,50 @@ static struct mcp_limits mcp_limits(const struct config *config)
     };
 }
 
-static void add_endpoint(struct serve *serve, size_t *count, const struct profile *profile)
+static void add_endpoint(struct serve *serve, size_t *count, const struct profile *profile,
+                         struct toolbox *box)
 {
     struct mcp_limits limits = mcp_limits(serve->config);
     serve->endpoints = xrealloc(serve->endpoints, (*count + 2) * sizeof(*serve->endpoints));
     serve->endpoints[(*count)++] =
         (struct web_endpoint){ .name = profile->name,
-                               .server = tools_new_server(&serve->loop, profile, &limits,
-                                                          &serve->sandboxes.toolbox) };
+                               .server = tools_new_server(&serve->loop, profile, &limits, box) };
     serve->endpoints[*count] = (struct web_endpoint){ 0 };
+}
+
+/* Another profile than the chosen one, with its own defaults and its own sessions. */
+static int add_other(struct serve *serve, size_t *count, const struct profile *profile,
+                     struct err *err)
+{
+    struct config *config = &serve->configs[serve->n_configs];
+    int r = cli_load_endpoint(serve->args, profile->name, config, err);
+    if (r < 0)
+        return r;
+    struct toolbox *box;
+    serve->n_configs++;
+    r = sandboxes_add(&serve->sandboxes, &serve->loop, config, profile->name, &box, err);
+    if (r == 0)
+        add_endpoint(serve, count, profile, box);
+    return r;
 }
 
 /* stdio serves the chosen profile; HTTP also serves the others, each at its own path. */
 static int make_endpoints(struct serve *serve, bool all, struct err *err)
 {
     const struct profile *chosen = tools_find_profile(serve->config->profile);
-    size_t count = 0;
-    if (!chosen)
-        return err_set(err, EINVAL, "profile: there is no \"%.64s\"; see belljar serve --help",
-                       serve->config->profile);
-    add_endpoint(serve, &count, chosen);
+    size_t count = 0, profiles = 0;
+    while (tools_profile_at(profiles))
+        profiles++;
+    serve->configs =
+        xcalloc(profiles, sizeof(*serve->configs)); /* never moved: they are borrowed */
+    add_endpoint(serve, &count, chosen, &serve->sandboxes.toolbox);
     const struct profile *other;
-    for (size_t i = 0; all && (other = tools_profile_at(i)); i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && all && (other = tools_profile_at(i)); i++) {
         if (other != chosen)
-            add_endpoint(serve, &count, other);
+            r = add_other(serve, &count, other, err);
     }
-    return 0;
+    return r;
 }
 
 static void watch_signals(struct serve *serve)
@@ -163,20 +186,47 @@ static void serve_done(struct serve *serve)
     for (struct web_endpoint *at = serve->endpoints; at && at->name; at++)
         mcp_server_free(at->server);
     free(serve->endpoints);
+    for (size_t i = 0; i < serve->n_configs; i++)
+        config_done(&serve->configs[i]);
+    free(serve->configs);
     loop_finish(&serve->loop);
+}
+
+static int no_profile(const char *name, struct err *err)
+{
+    auto_buf names = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; tools_profile_at(i); i++)
+        (void)buf_printf(&names, "%s%s", i ? ", " : "", tools_profile_at(i)->name);
+    return err_set(err, EINVAL, "profile: there is no \"%.64s\"; there are %s", name,
+                   buf_str(&names));
+}
+
+/* Has a client started us, to speak to us here? A profile that is usually served over HTTP is also
+ * started by service managers, which leave nothing to read there. */
+static bool is_client(int fd, const struct profile *profile)
+{
+    struct stat st;
+    if (!profile->over_http)
+        return !isatty(fd);
+    return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 static int serve_run(const struct cli_args *args, struct err *err)
 {
-    struct config config = args->config; /* shallow: only `http` may be replaced, by a constant */
+    struct config config = args->config; /* shallow: only `http` may be replaced */
+    const struct profile *profile = tools_find_profile(config.profile);
+    if (!profile)
+        return no_profile(config.profile, err);
     bool use_http = config.http[0] != '\0';
-    bool use_stdio = config.stdio || (!use_http && !isatty(STDIN_FILENO));
+    bool use_stdio = config.stdio || (!use_http && is_client(STDIN_FILENO, profile));
+    auto_free char *address = xasprintf(
+        "%s:%d", profile->over_http ? config_default_host(&config) : "127.0.0.1", DEFAULT_PORT);
     if (!use_http && !use_stdio) {
-        config.http = (char *)DEFAULT_ADDRESS;
+        config.http = address;
         use_http = true;
     }
 
-    struct serve serve = { .config = &config };
+    struct serve serve = { .args = args, .config = &config };
     uv_loop_init(&serve.loop);
     watch_signals(&serve);
     int r = sandboxes_open(&serve.sandboxes, &serve.loop, &config, /* strict= */ use_http, err);

@@ -8,9 +8,9 @@
  *   3. config->http, …      plain members; strings are never NULL, "" means not set
  *   4. config_done()
  *
- * Sources, weakest first: default, the program's name, /etc/belljar/config.yaml,
- * $XDG_CONFIG_HOME/belljar/config.yaml (~/.config), environment, flags. `--config FILE` stands in
- * for both files. Every value is checked, also one that a stronger source overrides, and the first
+ * Sources, weakest first: default, the profile's default, the program's name, the file of the program
+ * that the profile replaces, /etc/belljar/config.yaml, $XDG_CONFIG_HOME/belljar/config.yaml
+ * (~/.config), environment, flags. `--config FILE` stands in for both of our files. Every value is checked, also one that a stronger source overrides, and the first
  * bad one stops the start: err names the source, the key, the value and what is allowed.
  *
  * To add an option: a member here, a row in options.c, `belljar config --markdown` for the manual.
@@ -24,6 +24,7 @@
 struct buf;
 
 enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
+enum config_installer { CONFIG_INSTALLER_AUTO, CONFIG_INSTALLER_UV, CONFIG_INSTALLER_PIP };
 
 struct config_list {
     char **items;
@@ -117,12 +118,32 @@ struct config {
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
     size_t output_limit, output_flood, display_limit, state_limit;
+    size_t overflow_limit, overflow_memory;
+    int64_t overflow_files;
     bool strip_ansi;
+    int64_t max_images, figure_dpi, result_limit, traceback_frames;
+    size_t max_image_size;
+    double figure_width, figure_height;
     struct config_list env; /* "NAME=value" */
     struct config_list allowed_modules, blocked_modules;
     size_t max_read, max_write;
     int64_t max_list;
+    int64_t output_chars;
 
+    /* Packages */
+    bool packages_enabled;
+    char *package_dir;
+    char *package_index;
+    struct config_list package_trusted_hosts;
+    char *package_wheels;
+    enum config_installer package_installer;
+    bool package_allow_source;
+    int64_t package_max_count, package_max_sets, package_max_files;
+    size_t package_max_bytes, package_cache_size;
+    uint64_t package_timeout_ms, package_max_age_ms;
+    int64_t package_max_parallel, package_max_queue;
+
+    struct config_list warnings;   /* for the log: what was passed over, and why */
     struct config_origin *origins; /* private: one for each option */
 };
 
@@ -141,7 +162,7 @@ struct config_flag {
 };
 
 /* Takes the flag at args[0] apart: `--key VALUE`, `--key=VALUE`, and for a switch `--key` or
- * `--no-key`. Returns how many of `args` it is (1 or 2), or -EINVAL: no such flag, no value. */
+ * `--no-key`; `--debug` is `--log-level debug`. Returns how many of `args` it is (1 or 2), or -EINVAL: no such flag, no value. */
 int config_flag_next(char *const args[], struct config_flag *ret, struct err *err);
 
 /* --- loading --------------------------------------------------------------------------------- */
@@ -154,8 +175,12 @@ struct config_file {
 };
 
 struct config_sources {
-    const char *profile;             /* as the program's name suggests; NULL: it does not */
-    const struct config_file *files; /* weakest first */
+    const char *profile; /* as the program's name suggests; NULL: it does not */
+    /* For an endpoint beside the chosen profile's: the values as this profile has them. What belongs
+     * to replaced programs (their variables and file) is for the chosen profile only. NULL: none. */
+    const char *endpoint;
+    const struct config_file *foreign; /* of the program that the profile replaces; NULL: none */
+    const struct config_file *files;   /* weakest first */
     size_t n_files;
     char *const *environment; /* as environ: "NAME=value", ends with NULL; may be NULL */
     const struct config_flag *flags;
@@ -170,6 +195,10 @@ int config_load(const struct config_sources *sources, struct config *ret, struct
  * Reads token_file into ret->token. */
 int config_load_host(const char *file, const struct config_sources *sources, struct config *ret,
                      struct err *err);
+
+/* Where a profile that serves HTTP listens if nobody says: all addresses if clients must show a token
+ * (or need not by the operator's word), else loopback. */
+const char *config_default_host(const struct config *config);
 
 /* `text` is what a file that token_file names holds; used by config_load_host(). */
 int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err);
@@ -186,5 +215,8 @@ void config_print_json(struct buf *buf, const struct config *config);
 void config_help(struct buf *buf);
 /* docs/configuration.md. */
 void config_markdown(struct buf *buf);
+/* The options for the manual page, and text in it: what roff would obey is escaped. */
+void config_man(struct buf *buf);
+void config_man_text(struct buf *buf, const char *text);
 
 #endif

@@ -51,6 +51,10 @@ static int refuse_name(const char *name, struct err *err)
 
 int config_flag_next(char *const args[], struct config_flag *ret, struct err *err)
 {
+    if (str_eq(args[0], "--debug")) { /* as python-docker-mcp has it */
+        *ret = (struct config_flag){ option_find("log_level"), "debug" };
+        return 1;
+    }
     const char *equals = strchr(args[0], '=');
     auto_free char *name =
         equals ? xstrndup(args[0], (size_t)(equals - args[0])) : xstrdup(args[0]);

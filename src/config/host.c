@@ -102,6 +102,38 @@ static int load_token(struct config *config, struct err *err)
     return r;
 }
 
+/*** The file of python-docker-mcp ***/
+
+static char *foreign_file(bool *ret_required)
+{
+    const char *named = getenv("PYTHON_DOCKER_MCP_CONFIG"), *home = getenv("HOME");
+    *ret_required = named && *named;
+    if (*ret_required)
+        return xstrdup(named);
+    return home && home[0] == '/' ? xasprintf("%s/.python-docker-mcp/config.yaml", home) : NULL;
+}
+
+/* Loads once more with that file, if the profile that replaces the program was chosen. */
+static int load_foreign(struct config_sources *sources, struct config *config, struct err *err)
+{
+    bool required;
+    auto_free char *path = foreign_file(&required);
+    auto_buf text = BUF_INIT(CONFIG_FILE_MAX + 1);
+    if (sources->endpoint || !str_eq(config->profile, "python-docker-mcp") || !path)
+        return 0;
+    int r = read_file(path, CONFIG_FILE_MAX, &text, err);
+    if ((r == -ENOENT || r == -ENOTDIR) && !required)
+        return 0;
+    if (r < 0)
+        return r;
+    const struct config_file file = { path, buf_str(&text), text.len };
+    sources->foreign = &file;
+    config_done(config);
+    r = config_load(sources, config, err);
+    sources->foreign = NULL;
+    return r;
+}
+
 int config_load_host(const char *file, const struct config_sources *sources, struct config *ret,
                      struct err *err)
 {
@@ -115,6 +147,8 @@ int config_load_host(const char *file, const struct config_sources *sources, str
     all.environment = environ;
     auto_config config = { 0 };
     r = config_load(&all, &config, err);
+    if (r == 0)
+        r = load_foreign(&all, &config, err);
     if (r == 0 && *config.token_file)
         r = load_token(&config, err);
     if (r < 0)

@@ -1,8 +1,9 @@
 /*
  * Loading: each source offers texts for options; the strongest one that has a text wins, all are
  * checked. Order of application does not matter, for an offer knows how strong it is; that lets the
- * aliases come last, when the profile they depend on is known.
+ * names and defaults of a profile come last, when it is known.
  */
+#include "base/num.h"
 #include "base/text.h"
 #include "config/option.h"
 #include "config/origin.h"
@@ -211,19 +212,137 @@ static int apply_variables(struct config *config, char *const *environment, stru
     return 0;
 }
 
-static int apply_aliases(struct config *config, const struct option *option,
-                         char *const *environment, struct err *err)
+/*** What belongs to the profile: defaults, and the names of the program that it replaces ***/
+
+static void warn(struct config *config, const char *from, const char *text, const char *why)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++) {
-        const struct option_alias *alias = &option->aliases[i];
-        if (!str_eq(alias->profile, config->profile))
-            continue;
-        const char *text = variable_value(environment, alias->name);
-        int r = text ? offer(config, option, FROM_ALIAS, alias->name, text, err) : 0;
-        if (r < 0)
-            return r;
+    auto_free char *shown = text_quote(text, SHOWN_VALUE_MAX);
+    auto_free char *warning = xasprintf("%s: %s is not used: %s", from, shown, why);
+    config_list_add(&config->warnings, warning);
+}
+
+static int apply_fallbacks(struct config *config, const char *profile, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < config_options_count; i++) {
+        const struct option_alias *alias = option_alias(&config_options[i], profile);
+        if (alias && alias->fallback)
+            r = offer(config, &config_options[i], FROM_PROFILE, profile, alias->fallback, err);
     }
+    return r;
+}
+
+static int apply_alias(struct config *config, const struct option *option,
+                       const struct option_alias *alias, char *const *environment, struct err *err)
+{
+    const char *given = alias->name ? variable_value(environment, alias->name) : NULL;
+    const char *text = given && alias->translate ? alias->translate(given) : given;
+    if (!text)
+        return 0;
+    int r = offer(config, option, FROM_ALIAS, alias->name, text, err);
+    if (r == 0 || !alias->lenient)
+        return r;
+    auto_free char *allowed = option_allowed(option);
+    auto_free char *why = xasprintf("expected %s", allowed);
+    warn(config, alias->name, given, why);
     return 0;
+}
+
+/* Do the two say the same, be it a switch or a text? */
+static bool same_value(const char *text, const char *expected)
+{
+    bool one, other;
+    if (num_parse_bool(text, &one) == 0 && num_parse_bool(expected, &other) == 0)
+        return one == other;
+    return str_eq(text, expected);
+}
+
+static void check_unused(struct config *config, const struct option_unused *unused,
+                         const char *from, const char *text)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(unused->expected); i++)
+        if (unused->expected[i] && same_value(text, unused->expected[i]))
+            return;
+    warn(config, from, text, unused->why);
+}
+
+/* Two variables make one option. */
+static int apply_listen(struct config *config, char *const *environment, struct err *err)
+{
+    const char *host = variable_value(environment, "MCP_HOST");
+    const char *port = variable_value(environment, "MCP_PORT");
+    if (!str_eq(config->profile, "mcp-codemode") || (!host && !port))
+        return 0;
+    if (!host)
+        host = config_default_host(config);
+    bool bare = strchr(host, ':') && host[0] != '['; /* IPv6 */
+    auto_free char *address =
+        xasprintf("%s%s%s:%s", bare ? "[" : "", host, bare ? "]" : "", port ? port : "8000");
+    return offer(config, option_find("http"), FROM_ALIAS, "MCP_HOST and MCP_PORT", address, err);
+}
+
+static int apply_names(struct config *config, char *const *environment, struct err *err)
+{
+    int r = apply_listen(config, environment, err);
+    for (size_t i = 0; r == 0 && i < config_options_count; i++) {
+        const struct option *option = &config_options[i];
+        for (size_t j = 0; r == 0 && j < ARRAY_SIZE(option->aliases); j++)
+            if (str_eq(option->aliases[j].profile, config->profile) ||
+                str_eq(option->aliases[j].profile, "*"))
+                r = apply_alias(config, option, &option->aliases[j], environment, err);
+    }
+    for (const struct option_unused *unused = config_unused; r == 0 && unused->profile; unused++) {
+        const char *text = unused->name && str_eq(unused->profile, config->profile)
+                               ? variable_value(environment, unused->name)
+                               : NULL;
+        if (text)
+            check_unused(config, unused, unused->name, text);
+    }
+    return r;
+}
+
+/*** The file of the program that the profile replaces ***/
+
+static const struct option_unused *find_unused(const char *profile, const char *key)
+{
+    for (const struct option_unused *unused = config_unused; unused->profile; unused++)
+        if (str_eq(unused->profile, profile) && str_eq(unused->key, key))
+            return unused;
+    return NULL;
+}
+
+static int apply_foreign_entry(struct config *config, const char *path,
+                               const struct yaml_entry *entry, struct err *err)
+{
+    auto_free char *where = xasprintf("%s:%zu", path, entry->line);
+    if (entry->kind == YAML_SECTION || entry->kind == YAML_NOTHING)
+        return 0;
+    const struct option_unused *unused = find_unused(config->profile, entry->key);
+    const struct option *option = option_find_foreign(config->profile, entry->key);
+    const char *text = entry->items.count ? entry->items.items[0] : "";
+    auto_free char *from = xasprintf("%s: %s", where, entry->key);
+    if (unused)
+        check_unused(config, unused, from, text);
+    else if (!option) /* that program let unknown keys pass */
+        warn(config, from, text, "there is no such key");
+    if (unused || !option)
+        return 0;
+    int r = check_kind(entry, option, where, err);
+    if (r == 0 && entry->kind == YAML_LIST)
+        return offer_items(config, option, FROM_FOREIGN, where, &entry->items, err);
+    return r < 0 ? r : offer(config, option, FROM_FOREIGN, where, text, err);
+}
+
+static int apply_foreign(struct config *config, const struct config_file *file, struct err *err)
+{
+    struct yaml_file yaml;
+    int r = yaml_read(file, &yaml, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; r == 0 && i < yaml.count; i++)
+        r = apply_foreign_entry(config, file->path, &yaml.entries[i], err);
+    yaml_done(&yaml);
+    return r;
 }
 
 /*** Flags and the program's name ***/
@@ -279,6 +398,16 @@ static int check_pairs(const struct config *config, struct err *err)
 
 /*** The whole ***/
 
+/* Now that the profile is known. */
+static int apply_chosen(struct config *config, const struct config_sources *sources,
+                        struct err *err)
+{
+    int r = apply_fallbacks(config, config->profile, err);
+    if (r == 0 && sources->foreign)
+        r = apply_foreign(config, sources->foreign, err);
+    return r < 0 ? r : apply_names(config, sources->environment, err);
+}
+
 static int apply_sources(struct config *config, const struct config_sources *sources,
                          struct err *err)
 {
@@ -289,8 +418,10 @@ static int apply_sources(struct config *config, const struct config_sources *sou
         r = apply_variables(config, sources->environment, err);
     if (r == 0)
         r = apply_flags(config, sources->flags, sources->n_flags, err);
-    for (size_t i = 0; r == 0 && i < config_options_count; i++)
-        r = apply_aliases(config, &config_options[i], sources->environment, err);
+    if (r == 0 && sources->endpoint)
+        r = apply_fallbacks(config, sources->endpoint, err);
+    else if (r == 0)
+        r = apply_chosen(config, sources, err);
     return r < 0 ? r : check_pairs(config, err);
 }
 
@@ -306,6 +437,12 @@ int config_load(const struct config_sources *sources, struct config *ret, struct
     *ret = config;
     config = (struct config){ 0 };
     return 0;
+}
+
+const char *config_default_host(const struct config *config)
+{
+    bool guarded = *config->token || *config->token_file || config->allow_unauthenticated;
+    return guarded ? "0.0.0.0" : "127.0.0.1";
 }
 
 int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err)
@@ -330,5 +467,6 @@ void config_done(struct config *config)
             free(config->origins[i].where);
     }
     free(config->origins);
+    config_list_clear(&config->warnings);
     *config = (struct config){ 0 };
 }

@@ -19,12 +19,29 @@ enum option_type {
     OPTION_LIST,     /* struct config_list   bounds: number of items */
 };
 
-/* Another program's name for the same thing; counts only in the profile that replaces it, for
- * names like LOG_LEVEL are in many environments and not meant for us. */
+/* What a replaced program calls the same thing, and its default. It counts only in the profile that
+ * replaces it, for names like LOG_LEVEL are in many environments and not meant for us. Profile "*": in all, for names
+ * that mean the same everywhere. */
 struct option_alias {
     const char *profile;
-    const char *name;
+    const char *name;     /* environment variable; NULL: none */
+    const char *key;      /* in that program's own file; NULL: none */
+    const char *fallback; /* the default in this profile; NULL: as everywhere */
+    /* From its way of writing to ours, static; NULL: the text says nothing. NULL: written alike. */
+    const char *(*translate)(const char *text);
+    bool
+        lenient; /* a bad value of the variable is passed over with a warning, as that program did */
 };
+
+/* What a replaced program could be told and belljar does otherwise: accepted, with a warning that
+ * says so unless the value is `expected`. */
+struct option_unused {
+    const char *profile;
+    const char *name, *key; /* as above */
+    const char *expected[2];
+    const char *why;
+};
+extern const struct option_unused config_unused[]; /* ends with a row without profile */
 
 struct option {
     const char *section;
@@ -40,7 +57,7 @@ struct option {
     bool (*check)(const char *text);
     const char *allowed;
     bool secret;
-    struct option_alias aliases[2];
+    struct option_alias aliases[5];
 };
 
 extern const struct option config_options[];
@@ -48,6 +65,10 @@ extern const size_t config_options_count;
 
 /* NULL: no such key. */
 const struct option *option_find(const char *key);
+/* The row of this profile; NULL: the option has none. */
+const struct option_alias *option_alias(const struct option *option, const char *profile);
+/* By the key in that profile's own file; NULL: none. */
+const struct option *option_find_foreign(const char *profile, const char *key);
 /* Is `key` the parent of a dotted key? */
 bool option_is_section(const char *key);
 

@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /*** What some texts must look like ***/
 
@@ -78,6 +79,18 @@ static bool is_engine(const char *text)
     return false;
 }
 
+static bool is_absolute_or_empty(const char *text)
+{
+    return !*text || *text == '/';
+}
+
+static bool is_index(const char *text)
+{
+    size_t len = strcspn(text, " \t\r\n\"'");
+    return !*text || str_eq(text, "none") ||
+           (!text[len] && (str_has_prefix(text, "https://") || str_has_prefix(text, "http://")));
+}
+
 /* Which layers there are is the engine's to say; here only what a name looks like. */
 static bool is_layer(const char *text)
 {
@@ -142,6 +155,44 @@ _Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "log_formats");
 static const char *const autos[] = { "auto", "true", "false", NULL };
 _Static_assert(CONFIG_AUTO == 0 && CONFIG_TRUE == 1 && CONFIG_FALSE == 2, "autos");
 
+static const char *const installers[] = { "auto", "uv", "pip", NULL };
+_Static_assert(CONFIG_INSTALLER_AUTO == 0 && CONFIG_INSTALLER_UV == 1 && CONFIG_INSTALLER_PIP == 2,
+               "installers");
+
+/* Python's names of levels. */
+static const char *python_level(const char *text)
+{
+    static const char *const same[][2] = {
+        { "critical", "error" }, { "fatal", "error" }, { "warn", "warning" }, { "notset", "debug" },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(same); i++)
+        if (strcasecmp(text, same[i][0]) == 0)
+            return same[i][1];
+    return text;
+}
+
+/* PYTHON_DOCKER_MCP_DEBUG: a switch. */
+static const char *debug_switch(const char *text)
+{
+    bool on = false;
+    return num_parse_bool(text, &on) == 0 && on ? "debug" : NULL;
+}
+
+/* PYTHON_DOCKER_MCP_POOL_ENABLED: these three words are yes, any other is no. */
+static const char *loose_switch(const char *text)
+{
+    return str_eq(text, "1") || strcasecmp(text, "true") == 0 || strcasecmp(text, "yes") == 0
+               ? "true"
+               : "false";
+}
+
+/* The profiles that have names of their own for some options; see docs/profiles.md. */
+#define PYEXEC "mcp-pyexec"
+#define INTERPRETER "python-interpreter"
+#define PYDOCKER "python-docker-mcp"
+#define PYDOCKER_VARIABLE(rest) "PYTHON_DOCKER_MCP_" rest
+#define CODEMODE "mcp-codemode"
+
 #define SERVING .section = "Serving"
 #define ACCESS .section = "Access"
 #define HTTP .section = "HTTP limits"
@@ -150,6 +201,7 @@ _Static_assert(CONFIG_AUTO == 0 && CONFIG_TRUE == 1 && CONFIG_FALSE == 2, "autos
 #define SANDBOX .section = "Sandboxes"
 #define LIMITS .section = "Limits of a sandbox"
 #define RUNS .section = "Sessions and runs"
+#define PACKAGES .section = "Packages"
 
 /* clang-format off */
 const struct option config_options[] = {
@@ -166,7 +218,8 @@ const struct option config_options[] = {
         .help = "The set of tools that clients are offered. The default follows the program's "
                 "name: belljar-NAME means NAME.") },
     { SERVING, ENUM("log_level", log_level, enum log_level, log_levels, "info",
-        .aliases = { { "python-interpreter", "LOG_LEVEL" } },
+        .aliases = { { INTERPRETER, "LOG_LEVEL", .translate = python_level },
+                     { PYDOCKER, PYDOCKER_VARIABLE("DEBUG"), .translate = debug_switch } },
         .help = "Write log lines of this importance or more to standard error.") },
     { SERVING, ENUM("log_format", log_format, enum log_format, log_formats, "text",
         .help = "The form of a log line.") },
@@ -308,34 +361,54 @@ const struct option config_options[] = {
     { SANDBOX, INT("server_uid", server_uid, "65534", 1, 2000000000,
         .help = "As root: the user id that the server takes once it has started.") },
     { SANDBOX, BOOL("pool_enabled", pool_enabled, "true",
+        .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("POOL_ENABLED"), "docker.pool_enabled",
+                       .translate = loose_switch } },
         .help = "Make sandboxes and Python kernels ahead of need.") },
     { SANDBOX, INT("pool_size", pool_size, "8", 1, 256,
+        .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("POOL_SIZE"), "docker.pool_size", "32",
+                       .lenient = true },
+                     { CODEMODE, "POOL_SIZE", .fallback = "2" } },
         .help = "How many sandboxes wait ready; and the most kernels that do.") },
     { SANDBOX, INT("kernel_pool_size", kernel_pool_size, "2", 0, 256,
+        .aliases = { { CODEMODE, .fallback = "0" } }, /* its Python is a plain process */
         .help = "How many more wait with a Python kernel that has started. While more are asked "
                 "for than are ready there are up to pool_size; 0: none. They are made from the first "
                 "request on (HTTP: from the start).") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
+        .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("POOL_MAX_AGE"), "docker.pool_max_age", "5m",
+                       .lenient = true } },
         .help = "A sandbox, with or without a kernel, that has waited this long is replaced.") },
     { SANDBOX, INT("pool_max_creations", pool_max_creations, "2", 1, 64,
+        .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("MAX_CONCURRENT_CREATIONS"),
+                       "docker.max_concurrent_creations", "5", .lenient = true } },
         .help = "How many sandboxes are made at the same time, and how many kernels.") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
+        .aliases = { { PYEXEC, .fallback = "512m" },
+                     { PYDOCKER, PYDOCKER_VARIABLE("MEMORY_LIMIT"), "docker.memory_limit", "256m",
+                       .lenient = true },
+                     { CODEMODE, "CONTAINER_MEMORY_LIMIT", .fallback = "256m" } },
         .help = "Memory of a sandbox: processes and files in memory together, no swap.") },
     { LIMITS, INT("process_limit", process_limit, "128", 4, 100000,
         .help = "Processes and threads of a sandbox.") },
     { LIMITS, REAL("cpu_limit", cpu_limit, "1", 0.05, 1024,
+        .aliases = { { PYEXEC, .fallback = "0.5" },
+                     { PYDOCKER, PYDOCKER_VARIABLE("CPU_LIMIT"), "docker.cpu_limit", "0.5",
+                       .lenient = true },
+                     { CODEMODE, "CONTAINER_CPU_LIMIT", .fallback = "1" } },
         .help = "Cores that a sandbox may use.") },
     { LIMITS, INT("open_file_limit", open_file_limit, "1024", 16, 1048576,
         .help = "Open files of one process in a sandbox.") },
     { LIMITS, SIZE("file_size_limit", file_size_limit, "256m", 64 * KB, 1024.0 * GB,
         .help = "Largest file that a sandbox can write.") },
     { LIMITS, SIZE("workspace_size", workspace_size, "256m", MB, 1024.0 * GB,
+        .aliases = { { PYDOCKER, .fallback = "128m" }, { CODEMODE, .fallback = "128m" } },
         .help = "Size of /workspace. It is kept in memory and counts as such, so it should be less "
                 "than memory_limit.") },
     { LIMITS, INT("workspace_files", workspace_files, "100000", 16, 100000000,
         .help = "Files in /workspace.") },
     { LIMITS, SIZE("tmp_size", tmp_size, "256m", MB, 1024.0 * GB,
+        .aliases = { { PYDOCKER, .fallback = "128m" }, { CODEMODE, .fallback = "128m" } },
         .help = "Size of /tmp, in memory like /workspace.") },
     { LIMITS, INT("tmp_files", tmp_files, "100000", 16, 100000000,
         .help = "Files in /tmp.") },
@@ -343,6 +416,7 @@ const struct option config_options[] = {
         .help = "Size of /dev/shm.") },
 
     { RUNS, DURATION("session_timeout", session_timeout, "30m", SECOND, 30.0 * DAY,
+        .aliases = { { INTERPRETER, "SESSION_TIMEOUT", .fallback = "30m" } },
         .help = "A session that is not used for this long ends.") },
     { RUNS, INT("max_sessions", max_sessions, "1000", 1, 100000,
         .help = "Sessions open at once.") },
@@ -351,20 +425,48 @@ const struct option config_options[] = {
     { RUNS, INT("max_queue", max_queue, "16", 0, 10000,
         .help = "Runs that may wait in one session.") },
     { RUNS, DURATION("run_timeout", run_timeout, "30s", 100, DAY,
+        .aliases = { { PYEXEC, .fallback = "30s" }, { INTERPRETER, "KERNEL_TIMEOUT" },
+                     { PYDOCKER, .key = "docker.timeout", .fallback = "30s" },
+                     { CODEMODE, "EXEC_TIMEOUT", .fallback = "30s" } },
         .help = "Time for a run if the call says nothing else.") },
     { RUNS, DURATION("run_timeout_max", run_timeout_max, "5m", 100, DAY,
         .help = "Most time that a call may ask for.") },
     { RUNS, DURATION("interrupt_grace", interrupt_grace, "500ms", 10, MINUTE,
         .help = "Time from the interrupt at the limit to the kill.") },
     { RUNS, SIZE("output_limit", output_limit, "1m", KB, GB,
+        .aliases = { { PYEXEC, .fallback = "1m" } },
         .help = "Bytes kept of each output stream of a run: its head and its tail.") },
     { RUNS, SIZE("output_flood", output_flood, "64m", MB, 1024.0 * GB,
         .help = "A run that writes more than this to a stream is killed.") },
     { RUNS, BOOL("strip_ansi", strip_ansi, "true",
         .help = "Show output as a terminal would in the end: colour codes and cursor movements are "
                 "taken out, a progress bar is kept in its last state. false: as it was written.") },
+    { RUNS, SIZE("overflow_limit", overflow_limit, "4m", 0, GB,
+        .help = "Output that is cut for its length is kept whole, up to so many bytes of each "
+                "stream, as a file of the session below /workspace/.belljar; 0: it is not.") },
+    { RUNS, INT("overflow_files", overflow_files, "8", 2, 10000,
+        .help = "How many such files a session keeps; then the oldest goes.") },
+    { RUNS, SIZE("overflow_memory", overflow_memory, "256m", 0, 1024.0 * GB,
+        .help = "Memory of the server in which all runs together gather such output until they "
+                "end; beyond it only heads and tails are kept.") },
     { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
         .help = "Bytes of images and other displays that one run may return.") },
+    { RUNS, INT("max_images", max_images, "20", 1, 1000,
+        .help = "Images that one Python run returns; further ones are counted, not sent.") },
+    { RUNS, SIZE("max_image_size", max_image_size, "2m", KB, 16 * MB,
+        .help = "Bytes of one image. A figure is drawn smaller to fit, another image left out.") },
+    { RUNS, INT("figure_dpi", figure_dpi, "0", 0, 1000,
+        .help = "Resolution of figures. 0: as each figure says.") },
+    { RUNS, REAL("figure_width", figure_width, "0", 0, 100,
+        .help = "Width in inches of figures that do not say, if figure_height is set too. 0: as "
+                "matplotlib has it.") },
+    { RUNS, REAL("figure_height", figure_height, "0", 0, 100,
+        .help = "Height of figures, as figure_width.") },
+    { RUNS, INT("result_limit", result_limit, "100000", 100, 200000,
+        .help = "Characters of the value of a Python run's last expression; the middle of a longer "
+                "one is cut out.") },
+    { RUNS, INT("traceback_frames", traceback_frames, "30", 2, 60,
+        .help = "Frames of a Python traceback; the middle of a longer one is cut out.") },
     { RUNS, SIZE("state_limit", state_limit, "1m", KB, 8 * MB,
         .help = "Bytes of variables, as JSON, that one Python run may be given or may return, where a "
                 "tool passes variables.") },
@@ -375,11 +477,13 @@ const struct option config_options[] = {
                 "LD_* and BELLJAR_* are refused. A value with a comma must stand in a file.") },
     { RUNS, LIST("allowed_modules", allowed_modules, "", 0, 1000, .placeholder = "MODULE,...",
         .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .aliases = { { PYDOCKER, .key = "allowed_modules" } },
         .help = "Python code may import these modules and what is below them, and no others; what "
                 "they import themselves is not looked at. A policy in clear words, no wall. Not "
                 "set: all.") },
     { RUNS, LIST("blocked_modules", blocked_modules, "", 0, 1000, .placeholder = "MODULE,...",
         .check = is_module, .allowed = "names of modules such as numpy or os.path",
+        .aliases = { { PYDOCKER, .key = "blocked_modules" } },
         .help = "Python code may not import these modules and what is below them, also if they are "
                 "allowed.") },
     { RUNS, SIZE("max_read", max_read, "2m", KB, GB,
@@ -388,8 +492,80 @@ const struct option config_options[] = {
         .help = "Bytes of a file that one call writes.") },
     { RUNS, INT("max_list", max_list, "2000", 1, 100000,
         .help = "Entries that one listing returns.") },
+    { RUNS, INT("output_chars", output_chars, "0", 0, 1000000,
+        .aliases = { { CODEMODE, "MAX_OUTPUT_SIZE", .fallback = "50000" } },
+        .help = "Characters of each output stream that a result of the profile mcp-codemode shows; "
+                "0: all that output_limit keeps.") },
+
+    { PACKAGES, BOOL("packages_enabled", packages_enabled, "true",
+        .help = "Install Python packages for sessions that ask for them. They are fetched by an "
+                "installer of its own; the sandboxes still have no network.") },
+    { PACKAGES, STRING("package_dir", package_dir, "", 0, PATH, .placeholder = "DIRECTORY",
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "Where installed packages are kept for the next who wants them. Not set: "
+                "/var/cache/belljar/packages for root, else belljar/packages in $XDG_CACHE_HOME or "
+                "~/.cache.") },
+    { PACKAGES, STRING("package_index", package_index, "", 0, 2000, .placeholder = "URL",
+        .check = is_index,
+        .allowed = "a URL that begins with https:// or http://, \"none\", or nothing",
+        .aliases = { { "*", "PIP_INDEX_URL" }, { "*", "UV_INDEX_URL" }, { "*", "UV_DEFAULT_INDEX" },
+                     { PYDOCKER, .key = "package.index_url" } },
+        .help = "The index that packages come from. Not set: PyPI. none: only package_wheels.") },
+    { PACKAGES, LIST("package_trusted_hosts", package_trusted_hosts, "", 0, 100,
+        .placeholder = "HOST,...", .check = is_host_and_port,
+        .allowed = "host names such as example.org or example.org:8000",
+        .aliases = { { PYDOCKER, .key = "package.trusted_hosts" } },
+        .help = "Hosts whose certificates are not checked, or that speak plain HTTP.") },
+    { PACKAGES, STRING("package_wheels", package_wheels, "", 0, PATH, .placeholder = "DIRECTORY",
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "A directory of wheels to install from, beside the index or instead of it.") },
+    { PACKAGES, ENUM("package_installer", package_installer, enum config_installer, installers,
+        "auto",
+        .aliases = { { PYDOCKER, .key = "package.installer" } },
+        .help = "What installs. auto: uv if the runtime has it, else pip.") },
+    { PACKAGES, BOOL("package_allow_source", package_allow_source, "false",
+        .help = "Build packages that have no wheel. That runs code of the package's author in the "
+                "installer's sandbox, which has a network.") },
+    { PACKAGES, INT("package_max_count", package_max_count, "32", 1, 1000,
+        .help = "Packages that one call may name.") },
+    { PACKAGES, INT("package_max_sets", package_max_sets, "32", 1, 1000,
+        .help = "Times that packages may be installed in one session.") },
+    { PACKAGES, SIZE("package_max_bytes", package_max_bytes, "512m", MB, 64.0 * GB,
+        .help = "Size of what one call installs, unpacked. The installer works in memory and may "
+                "take about twice as much.") },
+    { PACKAGES, INT("package_max_files", package_max_files, "50000", 10, 10000000,
+        .help = "Files and directories of what one call installs.") },
+    { PACKAGES, DURATION("package_timeout", package_timeout, "5m", SECOND, DAY,
+        .help = "Time for one install.") },
+    { PACKAGES, DURATION("package_max_age", package_max_age, "7d", MINUTE, 3650.0 * DAY,
+        .help = "How long an installed set serves others who name the same packages; then the "
+                "newest versions are looked up again.") },
+    { PACKAGES, SIZE("package_cache_size", package_cache_size, "4g", 0, 1024.0 * GB * 16,
+        .help = "Size of package_dir; beyond it, what was not used for longest goes. What sessions "
+                "use stays.") },
+    { PACKAGES, INT("package_max_parallel", package_max_parallel, "2", 1, 64,
+        .help = "Installs that run at the same time.") },
+    { PACKAGES, INT("package_max_queue", package_max_queue, "32", 0, 10000,
+        .help = "Installs that may wait for their turn.") },
 };
 /* clang-format on */
+
+#define NO_IMAGES "there are no images to choose from: sandboxes see the host's programs, or rootfs"
+const struct option_unused config_unused[] = {
+    { PYDOCKER, NULL, "docker.image", { "python:3.12.2-slim", "python-docker-mcp:latest" },
+      NO_IMAGES },
+    { PYDOCKER, NULL, "docker.working_dir", { "/app", "/workspace" },
+      "code runs in /workspace, for which /app is another name" },
+    { PYDOCKER, NULL, "docker.network_disabled", { "true" },
+      "sandboxes have no network; packages are installed for them" },
+    { PYDOCKER, NULL, "docker.read_only", { "true" },
+      "only /workspace and /tmp of a sandbox can be written to" },
+    { CODEMODE, "SANDBOX_IMAGE", NULL, { "python:3.12-slim" }, NO_IMAGES },
+    { INTERPRETER, "NOTEBOOKS_FOLDER", NULL, { "notebooks" },
+      "files of a session are kept in memory and end with it" },
+    { INTERPRETER, "JUPYTER_PLATFORM_DIRS", NULL, { "1" }, "code always finds it set to 1" },
+    { 0 },
+};
 const size_t config_options_count = ARRAY_SIZE(config_options);
 
 /*** Finding ***/
@@ -399,6 +575,24 @@ const struct option *option_find(const char *key)
     for (size_t i = 0; i < config_options_count; i++)
         if (str_eq(config_options[i].key, key))
             return &config_options[i];
+    return NULL;
+}
+
+const struct option_alias *option_alias(const struct option *option, const char *profile)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++)
+        if (option->aliases[i].profile && str_eq(option->aliases[i].profile, profile))
+            return &option->aliases[i];
+    return NULL;
+}
+
+const struct option *option_find_foreign(const char *profile, const char *key)
+{
+    for (size_t i = 0; i < config_options_count; i++) {
+        const struct option_alias *alias = option_alias(&config_options[i], profile);
+        if (alias && alias->key && str_eq(alias->key, key))
+            return &config_options[i];
+    }
     return NULL;
 }
 

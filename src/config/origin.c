@@ -6,7 +6,9 @@ static const struct {
     const char *prefix; /* before `where` */
 } sources[] = {
     [FROM_DEFAULT] = { "default", "default" },
+    [FROM_PROFILE] = { "profile", "default of the profile " },
     [FROM_PROGRAM] = { "program", "program name " },
+    [FROM_FOREIGN] = { "file", "" },
     [FROM_FILE] = { "file", "" },
     [FROM_ALIAS] = { "environment", "environment variable " },
     [FROM_VARIABLE] = { "environment", "environment variable " },

@@ -7,7 +7,9 @@
 /* Weakest first: a value replaces one of the same or a weaker source. */
 enum config_source {
     FROM_DEFAULT,
+    FROM_PROFILE, /* the default of the profile */
     FROM_PROGRAM,
+    FROM_FOREIGN, /* the file of the program that the profile replaces */
     FROM_FILE,
     FROM_ALIAS,
     FROM_VARIABLE,
@@ -21,7 +23,8 @@ struct config_origin {
 
 /* For people: "default", "flag --http". Owned by the caller. */
 char *origin_text(const struct config_origin *origin);
-/* For programs: "default", "file", "environment", "flag", "program". */
+/* For programs: "default", "file", "environment", "flag", "program",
+ * "profile". */
 const char *origin_name(const struct config_origin *origin);
 
 #endif

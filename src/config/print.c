@@ -163,17 +163,21 @@ static const char manual_head[] =
     "strongest:\n"
     "\n"
     "1. the default;\n"
-    "2. for `profile`, the program's name: started as `belljar-NAME` it offers the profile "
+    "2. the default of the profile, where it has one of its own;\n"
+    "3. for `profile`, the program's name: started as `belljar-NAME` it offers the profile "
     "`NAME`;\n"
-    "3. `/etc/belljar/config.yaml`;\n"
-    "4. `$XDG_CONFIG_HOME/belljar/config.yaml`, or `~/.config/belljar/config.yaml`;\n"
-    "5. environment variables;\n"
-    "6. flags.\n"
+    "4. in the profile `python-docker-mcp`, `~/.python-docker-mcp/config.yaml` or the file that\n"
+    "   `PYTHON_DOCKER_MCP_CONFIG` names;\n"
+    "5. `/etc/belljar/config.yaml`;\n"
+    "6. `$XDG_CONFIG_HOME/belljar/config.yaml`, or `~/.config/belljar/config.yaml`;\n"
+    "7. environment variables: those of the program that the profile replaces, then our own;\n"
+    "8. flags.\n"
     "\n"
     "`--config FILE`, or the variable `BELLJAR_CONFIG`, names one file to read instead of the "
     "two.\n"
     "`belljar config` prints every value in force and where it came from, as a file that could be\n"
-    "read again; `belljar config --json` prints the same for programs.\n"
+    "read again; `belljar config --json` prints the same for programs. `man belljar` lists the same\n"
+    "options.\n"
     "\n"
     "A value that is not allowed stops the start, with a message that names the file and line (or "
     "the\n"
@@ -204,13 +208,39 @@ static const char manual_head[] =
     "- A flag takes its value as `--key VALUE` or `--key=VALUE`.\n"
     "- Environment variables that begin with `BELLJAR_` and name no option are ignored, unless "
     "they\n"
-    "  look like a mistyped one.\n";
+    "  look like a mistyped one.\n"
+    "- Names of replaced programs (`LOG_LEVEL`, `POOL_SIZE` …) count only in the profile that "
+    "replaces\n"
+    "  the program, and only if it is the chosen one; other profiles that are served beside it "
+    "over\n"
+    "  HTTP have their own defaults and what is said in our own names. See "
+    "[profiles](profiles.md).\n";
 
 /* Text inside a table's cell. */
 static void add_cell(struct buf *buf, const char *text)
 {
     for (; *text; text++)
         add(buf, "%s%c", *text == '|' ? "\\" : "", *text);
+}
+
+static void markdown_alias(struct buf *buf, const struct option *option,
+                           const struct option_alias *alias)
+{
+    bool other_default = alias->fallback && !str_eq(alias->fallback, option->fallback);
+    if (!alias->name && !alias->key && !other_default)
+        return;
+    if (str_eq(alias->profile, "*")) {
+        add(buf, " Also `%s`.", alias->name);
+        return;
+    }
+    add(buf, " In the profile `%s`", alias->profile);
+    if (alias->name)
+        add(buf, " also `%s`", alias->name);
+    if (alias->key)
+        add(buf, "%s `%s` in its own file", alias->name ? " and" : " also", alias->key);
+    if (other_default)
+        add(buf, "%sdefault `%s`", alias->name || alias->key ? ", " : ": ", alias->fallback);
+    add(buf, ".");
 }
 
 static void markdown_option(struct buf *buf, const struct option *option)
@@ -220,10 +250,8 @@ static void markdown_option(struct buf *buf, const struct option *option)
     auto_free char *allowed = option_allowed(option);
     add(buf, "| `%s`<br>`%s`<br>`%s` | ", option->key, variable, flag);
     add_cell(buf, option->help);
-    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++)
-        if (option->aliases[i].name)
-            add(buf, " In the profile `%s` also `%s`.", option->aliases[i].profile,
-                option->aliases[i].name);
+    for (size_t i = 0; i < ARRAY_SIZE(option->aliases) && option->aliases[i].profile; i++)
+        markdown_alias(buf, option, &option->aliases[i]);
     add(buf, " | ");
     add_cell(buf, allowed);
     if (*option->fallback)
@@ -240,5 +268,61 @@ void config_markdown(struct buf *buf)
             add(buf, "\n## %s\n\n| Option | Meaning | Allowed | Default |\n|---|---|---|---|\n",
                 config_options[i].section);
         markdown_option(buf, &config_options[i]);
+    }
+}
+
+/*** docs/belljar.1 ***/
+
+void config_man_text(struct buf *buf, const char *text)
+{
+    bool starts_line = true;
+    for (; *text; text++) {
+        if (starts_line && (*text == '.' || *text == '\''))
+            add(buf, "\\&");
+        if (*text == '\\')
+            add(buf, "\\e");
+        else
+            add(buf, "%s%c", *text == '-' ? "\\" : "", *text);
+        starts_line = *text == '\n';
+    }
+}
+
+static void man_option(struct buf *buf, const struct option *option)
+{
+    auto_free char *flag = option_flag(option);
+    auto_free char *value = placeholder(option);
+    auto_free char *allowed = option_allowed(option);
+    add(buf, ".TP\n\\fB");
+    config_man_text(buf, flag);
+    if (option->type == OPTION_BOOL) {
+        add(buf, "\\fR, \\fB\\-\\-no\\-");
+        config_man_text(buf, flag + strlen("--"));
+        add(buf, "\\fR\n");
+    } else {
+        add(buf, "\\fR \\fI");
+        config_man_text(buf, value);
+        add(buf, "\\fR\n");
+    }
+    config_man_text(buf, option->help);
+    for (size_t i = 0; i < ARRAY_SIZE(option->aliases); i++) {
+        if (!option->aliases[i].name)
+            continue;
+        add(buf, "\nIn the profile ");
+        config_man_text(buf, option->aliases[i].profile);
+        add(buf, " also the variable %s.", option->aliases[i].name);
+    }
+    add(buf, "\nExpects ");
+    config_man_text(buf, allowed);
+    add(buf, "; default: ");
+    config_man_text(buf, default_text(option));
+    add(buf, ".\n");
+}
+
+void config_man(struct buf *buf)
+{
+    for (size_t i = 0; i < config_options_count; i++) {
+        if (starts_section(i))
+            add(buf, ".SS %s\n", config_options[i].section);
+        man_option(buf, &config_options[i]);
     }
 }

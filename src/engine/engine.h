@@ -39,7 +39,7 @@ struct sandbox_limits {
 
 struct sandbox_plan {
     struct sandbox_limits limits;
-    /* later: workspace on disk, network, image */
+    /* later: workspace on disk, image */
 };
 
 /* What the host enforces; the engine's own words for people are in engine_report(). */
@@ -61,12 +61,35 @@ enum engine_layer {
 enum { ENGINE_LAYERS = 13 }; /* how many there are: 1 << 0 to 1 << 12 */
 
 #define ENGINE_RUNTIME "/opt/belljar/runtime"
+#define ENGINE_PACKAGES "/opt/belljar/packages"
+#define ENGINE_WHEELS "/opt/belljar/wheels"
+/* With a network: where the names of /etc/resolv.conf and /etc/hosts lead, for whoever runs there to
+ * write. They change while a server lives, and what was there at its start may be stale. */
+#define ENGINE_NETWORK_FILES "/workspace/.network"
+
+/*
+ * An engine whose sandboxes are in the host's network, for programs of ours that fetch something;
+ * never for code of clients. It is an engine of its own, so that the one that makes sandboxes for
+ * guests has no network it could give away. Abstract sockets of the host are out of reach: no socket
+ * of that family can be made. On Linux 6.7 and later TCP goes to these ports only, and none is bound.
+ *
+ * Few clients need it, so engine_open() does not wait until it is ready; what is wrong with it is
+ * logged then, and told by engine_start().
+ */
+enum { ENGINE_PORTS_MAX = 32 };
+struct engine_network {
+    const char *wheels; /* directory shown at ENGINE_WHEELS, read-only; "" : none */
+    uint16_t ports[ENGINE_PORTS_MAX];
+    size_t n_ports;
+};
 
 struct engine_options {
     const char *state_dir; /* what must be found again after a crash; exists */
     const char *instance;  /* names what is ours */
     const char *rootfs;    /* "" : the host's own /usr, read-only */
     const char *runtime;   /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
+    const char *packages;  /* directory shown at ENGINE_PACKAGES, read-only; NULL, "" : none */
+    const struct engine_network *network; /* NULL: every sandbox has a network of its own, empty */
     struct {
         const char *python;         /* as sandboxes see it; "" : no kernels are made ahead */
         const char *const *preload; /* names of modules */

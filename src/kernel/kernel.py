@@ -11,9 +11,11 @@ Ways in:
     serve(fd)         in a child that the zygote forked; never returns
 
 Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. One request at a time.
-    {"op": "execute", "id", "code", "options": {see OPTIONS}, and if wanted
-     "state": {name: value}: variables to set first, "want_state": true}
+    {"op": "execute", "id", "code", "options": {see OPTIONS}, "paths": [directory of packages],
+     and if wanted "state": {name: value}: variables to set first, "want_state": true}
         → any number of {"op": "display", "id", "data": {mime: text, or base64}, "metadata": {}}
+        → any number of {"op": "install", "id", "packages": [requirement]} for %pip install and its
+          like; each is answered with {"op": "installed", "id", "ok", "error", "paths"}
         → one {"op": "done", "id", "status": "ok|error|interrupted|exit", "result": bundle or null,
                "error": {"name", "value"} or null, "traceback": [line], "exit_code", "count",
                "files": [{"path", "size", "mime", "change": "created|changed"}],
@@ -79,7 +81,7 @@ def copy_of(module):
 ast, fcntl, gc, io, json, linecache = map(copy_of, (ast, fcntl, gc, io, json, linecache))
 os, select, signal, time, traceback = map(copy_of, (os, select, signal, time, traceback))
 lower_signal = copy_of(sys.modules["_signal"])
-SIGINT, SIG_UNBLOCK = int(signal.SIGINT), int(signal.SIG_UNBLOCK)
+SIGINT, SIG_BLOCK, SIG_UNBLOCK = map(int, (signal.SIGINT, signal.SIG_BLOCK, signal.SIG_UNBLOCK))
 
 encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -106,6 +108,7 @@ OPTIONS = {  # of "execute"
     "figure_tight": True,  # cut the margins, and keep what sticks out of them
     "static_timeout": 20,  # seconds for plotly's PNG
     "strip": True,  # ANSI codes from texts
+    "plain": "repr",  # or "str": what the text of a result is
     "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
     "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
@@ -208,6 +211,15 @@ class Channel:
             chunks.append(chunk)
             size -= len(chunk)
         return b"".join(chunks)
+
+    def receive_whole(self):
+        """receive(), but an interrupt comes before it or after it, not in the middle."""
+        select.select([self.fd], [], [])
+        lower_signal.pthread_sigmask(SIG_BLOCK, (SIGINT,))
+        try:
+            return self.receive()
+        finally:
+            lower_signal.pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
     def request_waits(self):
         return self.partial or bool(select.select([self.fd], [], [], 0)[0])
@@ -544,6 +556,7 @@ def after_matplotlib(matplotlib):
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
+    KERNEL.set_figure_size()
 
 
 def after_pandas(pandas):
@@ -682,6 +695,68 @@ def is_guest_frame(frame):
     inside = filename[len(root) :] if filename.startswith(root) else None
     # Packages that were installed there are libraries.
     return inside is not None and not inside.startswith(".") and "site-packages/" not in inside
+
+
+# ---- packages -----------------------------------------------------------------------------------
+#
+# The sandbox has no network. What a cell asks pip or uv to install, the server installs, and makes it
+# visible here; every other use of pip is left to pip.
+
+# Make no difference to what is installed there, or are how it is installed there anyway.
+IDLE_PIP_OPTIONS = frozenset(
+    "-q -qq -qqq --quiet -v -vv --verbose -U --upgrade --user --system --no-cache-dir --no-cache "
+    "--disable-pip-version-check --no-input --break-system-packages --prefer-binary "
+    "--no-warn-script-location --root-user-action=ignore --progress-bar=off --force-reinstall "
+    "--only-binary=:all: --no-color".split()
+)
+SHELL_OPERATORS = frozenset(("&&", "||", "|", ";", "&"))
+REDIRECTION = re.compile(r"(?:\d|&)?>>?(?:&\d|(?![=]).+)?\Z")
+PIP_NAME = re.compile(r"pip(?:3(?:\.\d+)?)?\Z")
+PYTHON_NAME = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
+
+
+def pip_arguments(command):
+    """What follows `pip install` in a command of one installer; None for any other command."""
+    import shlex
+
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        return None
+    if any(word in SHELL_OPERATORS or word.endswith(";") for word in words):
+        return None
+    program = os.path.basename(words[0]) if words else ""
+    if PIP_NAME.match(program):
+        rest = words[1:]
+    elif PYTHON_NAME.match(program) and words[1:3] == ["-m", "pip"]:
+        rest = words[3:]
+    elif program == "uv" and words[1:2] == ["pip"]:
+        rest = words[2:]
+    else:
+        return None
+    return rest[1:] if rest[:1] == ["install"] else None
+
+
+def read_requirements(path):
+    with open(path, encoding="utf-8") as file:
+        lines = [re.sub(r"(?:^|\s)#.*", "", line).strip() for line in file]
+    return [line for line in lines if line]
+
+
+def wanted_packages(arguments):
+    """The requirements. An option that we do not know is one of them, and the server refuses it."""
+    names, words = [], iter(arguments)
+    for word in words:
+        if word in ("-r", "--requirement"):
+            names += read_requirements(next(words, ""))
+        elif word.startswith("--requirement="):
+            names += read_requirements(word.partition("=")[2])
+        elif REDIRECTION.match(word):
+            if word.endswith(">"):
+                next(words, None)
+        elif word not in IDLE_PIP_OPTIONS:
+            names.append(word)
+    return names
 
 
 # ---- figures ------------------------------------------------------------------------------------
@@ -1132,6 +1207,7 @@ class Kernel:
         self.running = False
         self.shell_result = None  # of a cell that IPython's extensions were told of
         self.inline = None  # %config InlineBackend
+        self.figure_size = None  # as last wished
         self.customised = False
         self.print_pretty = None
         self.reset()
@@ -1173,6 +1249,7 @@ class Kernel:
         """Handle "execute". Whatever the cell does is a reply; nothing escapes."""
         self.run = run = Run(request.get("id"), request.get("options"))
         count = self.count
+        self.use_paths(request.get("paths", ()))
         self.begin_run(run)
         refused = self.set_state(request.get("state") or {})
         status, error, lines, exit_code, result = "ok", None, [], 0, None
@@ -1250,12 +1327,18 @@ class Kernel:
             self.workspace.begin(run.options["max_entries"])
         if self.inline is not None:
             self.inline.apply(run.options)
-        size = run.options["figure_size"]
-        if size and "matplotlib" in sys.modules:
-            sys.modules["matplotlib"].rcParams["figure.figsize"] = [float(side) for side in size]
+        if "matplotlib.pyplot" in sys.modules:
+            self.set_figure_size()
         self.running = True
         if self.guest_builtins:
             vars(builtins).update(self.guest_builtins)
+
+    def set_figure_size(self):
+        """Once for each wish: what the guest says later about its own figures counts."""
+        size = self.run.options["figure_size"]
+        if size and size != self.figure_size:
+            self.figure_size = size
+            sys.modules["matplotlib"].rcParams["figure.figsize"] = [float(side) for side in size]
 
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""
@@ -1344,6 +1427,8 @@ class Kernel:
             return None
         try:
             data, _ = self.bundle(value)
+            if run.options["plain"] == "str":
+                data = {**data, "text/plain": str(value)}
         finally:  # a broken __repr__ fails the cell, but `_` is there to look at
             self.store_output(number, value)
         return run.fit(data) or None
@@ -1552,6 +1637,56 @@ class Kernel:
             shell.events.trigger("pre_run_cell", info)
         return shell.transform_ast(tree) if shell.ast_transformers else tree
 
+    # -- packages --
+
+    def use_paths(self, paths):
+        """Let modules be found in these directories, the first of them first, before all others."""
+        missing = [path for path in paths if path not in sys.path]
+        if not missing:
+            return
+        front = 1 if sys.path[:1] == [""] else 0
+        sys.path[front:front] = missing
+        importlib.invalidate_caches()
+        # For the programs that the guest starts.
+        before = os.environ.get("PYTHONPATH", "").split(":")
+        kept = [path for path in before if path and path not in paths]
+        os.environ["PYTHONPATH"] = ":".join([*paths, *kept])
+        programs = os.environ.get("PATH", "").split(":") + [f"{path}/bin" for path in missing]
+        os.environ["PATH"] = ":".join(filter(None, programs))
+
+    def install(self, arguments):
+        """pip install, by the server. An exit status, as pip's own: errors are printed."""
+        try:
+            names = wanted_packages(arguments)
+        except OSError as exc:
+            print(f"ERROR: {exc}", file=sys.stderr)
+            return 1
+        if not names:
+            print("ERROR: name at least one package to install", file=sys.stderr)
+            return 1
+        own = os.getpid() == self.channel_owner() and self.channel is not None
+        if not (own and self.running and threading.current_thread() is threading.main_thread()):
+            print("ERROR: packages are installed by the main thread of a cell", file=sys.stderr)
+            return 1
+        self.streams.flush_theirs()
+        self.streams.flush()  # what was printed before must be seen before
+        self.channel.send({"op": "install", "id": self.run.id, "packages": names})
+        while True:
+            reply = self.channel.receive_whole()
+            if reply is None:  # the server is gone
+                os._exit(1)
+            if reply.get("op") == "installed" and reply.get("id") == self.run.id:
+                break
+        self.use_paths(reply.get("paths", ()))
+        if not reply.get("ok"):
+            print(f"ERROR: {reply.get('error')}", file=sys.stderr)
+            return 1
+        return 0
+
+    def forget_installed(self, _request):
+        """An answer that comes after the cell was interrupted. Nobody waits for a reply."""
+        return None
+
     # -- the other requests --
 
     def set_state(self, state):
@@ -1608,7 +1743,12 @@ class Kernel:
             "ipython": "get_ipython" in self.hidden,
         }
 
-    HANDLERS = {"execute": execute, "configure": configure, "ping": ping}
+    HANDLERS = {
+        "execute": execute,
+        "configure": configure,
+        "installed": forget_installed,
+        "ping": ping,
+    }
 
     def handle(self, request):
         handler = self.HANDLERS.get(request.get("op")) if isinstance(request, dict) else None
@@ -1674,7 +1814,7 @@ class Kernel:
             if request is None:
                 return
             reply = handle(request)
-            if not send(reply):
+            if reply is not None and not send(reply):
                 # Only a result can be that long: less of it.
                 reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
                 text = (reply.get("result") or {}).get("text/plain", "")
@@ -1888,10 +2028,19 @@ def make_shell(kernel):
             import subprocess
 
             command = self.var_expand(command, depth=1)
+            arguments = pip_arguments(command)
+            if arguments is not None:
+                self.user_ns["_exit_code"] = kernel.install(arguments)
+                return
             kernel.streams.flush()
             shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
             code = subprocess.call(command, shell=True, executable=shell, stdin=subprocess.DEVNULL)
             self.user_ns["_exit_code"] = code
+
+    def run_magic(name, line):
+        """%pip and %uv: as after an exclamation mark, with this interpreter's pip."""
+        program = f"{sys.executable} -m pip" if name == "pip" else name
+        shell.system(f"{program} {line}")
 
     config = Config()
     config.HistoryManager.enabled = False
@@ -1906,6 +2055,8 @@ def make_shell(kernel):
     atexit.unregister(shell.atexit_operations)
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
+    for name in ("pip", "uv"):
+        shell.register_magic_function(lambda line, name=name: run_magic(name, line), "line", name)
     # One list of inputs and one of outputs, whoever adds to them.
     history = shell.history_manager
     history.input_hist_parsed[:] = history.input_hist_raw[:] = kernel.inputs
@@ -1967,6 +2118,10 @@ def set_environment():
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("MPLBACKEND", "agg")
+    # `python` and the programs of its packages are this interpreter's.
+    own, path = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)
+    if own and own not in path.split(":"):
+        os.environ["PATH"] = f"{own}:{path}"
     # The home directory is the workspace, where caches would be taken for results.
     os.environ.setdefault("XDG_CACHE_HOME", "/tmp/.cache")
     # The script's own directory gives way to the current one, as in a notebook.

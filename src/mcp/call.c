@@ -68,6 +68,7 @@ static void call_free(struct mcp_call *call)
     json_decref(call->state);
     json_decref(call->needs);
     json_decref(call->root);
+    free(call->last_listed);
     outlet_unref(call->outlet);
     free(call->owner);
     struct mcp_server *server = call->server;

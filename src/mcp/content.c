@@ -241,6 +241,9 @@ void mcp_call_finish(struct mcp_call *call)
     case CALL_COMPLETION:
         finish_completion(call);
         return;
+    case CALL_LIST:
+        finish_list(call);
+        return;
     case CALL_PLAIN:
         call_reply(call, json_object());
         return;

@@ -87,11 +87,6 @@ static void method_list_tools(struct mcp_call *call)
     method_list(call, ENTRY_TOOL);
 }
 
-static void method_list_resources(struct mcp_call *call)
-{
-    method_list(call, ENTRY_RESOURCE);
-}
-
 static void method_list_templates(struct mcp_call *call)
 {
     method_list(call, ENTRY_TEMPLATE);
@@ -152,7 +147,10 @@ static void method_call_tool(struct mcp_call *call)
         if (shape_decode(tool->input, call->arguments, args, &err) < 0) {
             freep(&args);
             /* A tool result, not a protocol error: the model that wrote the arguments reads it. */
-            mcp_call_fail(call, "%s: %s", tool->name, err.msg);
+            if (tool->refuse)
+                tool->refuse(call, tool->name, err.msg);
+            else
+                mcp_call_fail(call, "%s: %s", tool->name, err.msg);
             return;
         }
         call->args = args;
@@ -247,13 +245,14 @@ static bool offers_tools(const struct mcp_server *server)
 
 static bool offers_resources(const struct mcp_server *server)
 {
-    return server->registry.tables[ENTRY_RESOURCE].count > 0 ||
+    return (server->capabilities & MCP_RESOURCES) || server->list_resources ||
+           server->registry.tables[ENTRY_RESOURCE].count > 0 ||
            server->registry.tables[ENTRY_TEMPLATE].count > 0;
 }
 
 static bool offers_prompts(const struct mcp_server *server)
 {
-    return server->registry.tables[ENTRY_PROMPT].count > 0;
+    return (server->capabilities & MCP_PROMPTS) || server->registry.tables[ENTRY_PROMPT].count > 0;
 }
 
 static bool offers_subscribe(const struct mcp_server *server)

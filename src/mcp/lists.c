@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "mcp/uri_template.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,103 @@ void method_list(struct mcp_call *call, enum entry_kind kind)
             free(text);
     }
     call_reply(call, result);
+}
+
+/*** Resources that come and go ***/
+
+/* A cursor of these is the list's name and the last URI that was given. */
+static const char FOLLOWING[] = "resources>";
+
+/* The entry's bytes in the answer, at the most: a name may need escaping. */
+static size_t listing_bytes(const struct mcp_listing *listing)
+{
+    size_t text = strlen(listing->name) + (listing->title ? strlen(listing->title) : 0);
+    return strlen(listing->uri) + 6 * text + 256;
+}
+
+static json_t *listing_json(const struct mcp_listing *listing)
+{
+    json_t *json = json_object();
+    json_put_str(json, "uri", listing->uri);
+    json_put(json, "name", json_text_value(listing->name, strlen(listing->name)));
+    if (listing->title)
+        json_put_str(json, "title", listing->title);
+    if (listing->mime_type)
+        json_put_str(json, "mimeType", listing->mime_type);
+    if (listing->size >= 0)
+        json_put(json, "size", json_integer(listing->size));
+    return json;
+}
+
+bool mcp_call_add_listing(struct mcp_call *call, const struct mcp_listing *listing)
+{
+    assert(call->kind == CALL_LIST);
+    const struct mcp_limits *limits = &call->server->limits;
+    size_t bytes = listing_bytes(listing);
+    call->list_full = call->list_full || json_array_size(call->blocks) >= limits->page_size ||
+                      (call->last_listed && call->listed_bytes + bytes > limits->max_answer / 2);
+    if (call->list_full)
+        return false;
+    call->listed_bytes += bytes;
+    auto_json *json = listing_json(listing);
+    json_push(call->blocks, revision_fit_resource(call->revision, json));
+    free(call->last_listed);
+    call->last_listed = xstrdup(listing->uri);
+    return true;
+}
+
+void finish_list(struct mcp_call *call)
+{
+    json_t *result = json_object();
+    json_put(result, "resources", steal_ptr(&call->blocks));
+    if (call->list_full) {
+        auto_free char *plain =
+            xasprintf("%s%s", FOLLOWING, call->last_listed ? call->last_listed : "");
+        auto_free char *next = base64_encode(plain, strlen(plain));
+        json_put_str(result, "nextCursor", next);
+    }
+    if (mcp_call_is_stateless(call)) {
+        json_put(result, "ttlMs", json_integer(0));
+        json_put_str(result, "cacheScope", "private");
+    }
+    call_reply(call, result);
+}
+
+/* The URI to begin behind, "" for the first; NULL: not a cursor that this list could have given. */
+static char *following_read(const json_t *cursor)
+{
+    auto_buf plain = BUF_INIT(sizeof(FOLLOWING) + URI_MAX);
+    if (!json_is_string(cursor) ||
+        base64_decode(json_string_value(cursor), json_string_length(cursor), &plain) < 0 ||
+        !str_has_prefix(buf_str(&plain), FOLLOWING) || strlen(plain.data) != plain.len)
+        return NULL;
+    const char *uri = plain.data + strlen(FOLLOWING);
+    return !*uri || uri_valid(uri) ? xstrdup(uri) : NULL;
+}
+
+void method_list_resources(struct mcp_call *call)
+{
+    struct mcp_server *server = call->server;
+    const json_t *cursor = json_object_get(call->params, "cursor");
+    if (!mcp_call_is_stateless(call)) {
+        call->peer->listed = true;
+        notify_watch_begins(call);
+    }
+    if (!server->list_resources) {
+        method_list(call, ENTRY_RESOURCE);
+        return;
+    }
+    auto_free char *after = cursor ? following_read(cursor) : NULL;
+    if (cursor && !after) {
+        call_reply_errorf(call, MCP_INVALID_PARAMS, "cursor: not one that this list gave");
+        return;
+    }
+    call->kind = CALL_LIST;
+    call->blocks =
+        cursor
+            ? json_array()
+            : json_copy((json_t *)registry_list(&server->registry, ENTRY_RESOURCE, call->revision));
+    server->list_resources(call, after && *after ? after : NULL, server->list_data);
 }
 
 /*** Completion ***/

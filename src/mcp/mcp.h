@@ -100,6 +100,8 @@ enum mcp_capability {
     MCP_TOOLS_CHANGE = 1 << 2, /* the lists change while serving */
     MCP_RESOURCES_CHANGE = 1 << 3,
     MCP_PROMPTS_CHANGE = 1 << 4,
+    MCP_RESOURCES = 1 << 5, /* there are lists of these, even if they are empty */
+    MCP_PROMPTS = 1 << 6,
 };
 
 /* `capabilities` are those that registration alone does not show. Tools, resources, prompts and
@@ -144,6 +146,9 @@ struct mcp_tool {
     unsigned hints;
     const struct mcp_icon *icons;
     bool hidden; /* callable but not listed */
+    /* Fails a call whose arguments break a rule, in the tool's own words; `why` names the field.
+     * NULL: "TOOL: WHY". */
+    void (*refuse)(struct mcp_call *call, const char *tool, const char *why);
     /* args: a struct of the input shape, valid until the call is finished; NULL without one. */
     void (*call)(struct mcp_call *call, const void *args, void *data);
 };
@@ -163,6 +168,23 @@ struct mcp_resource {
 };
 void mcp_server_add_resource(struct mcp_server *server, const struct mcp_resource *resource,
                              void *data);
+
+/* Resources that come and go, and differ from caller to caller: `list` is asked for each page of
+ * resources/list, behind the registered ones. It offers what this caller may see with
+ * mcp_call_add_listing(), in an order that stays, beginning behind the URI `after` (NULL: from the
+ * first; it may have gone meanwhile), until that says false or there are no more, and finishes the
+ * call, now or later. */
+struct mcp_listing {
+    const char *uri;
+    const char *name;
+    const char *title;
+    const char *mime_type;
+    int64_t size; /* bytes; negative: not said */
+};
+typedef void mcp_list_fn(struct mcp_call *call, const char *after, void *data);
+void mcp_server_list_resources(struct mcp_server *server, mcp_list_fn *list, void *data);
+/* resources/list: false when the page is full and this entry has to wait for the next. */
+bool mcp_call_add_listing(struct mcp_call *call, const struct mcp_listing *listing);
 
 /* A family of resources. The template has {name} (one path segment) and {+name} (the rest, slashes
  * included) as of RFC 6570. `vars` holds the values, percent-decoded, in the order of the
@@ -205,11 +227,18 @@ void mcp_server_add_prompt(struct mcp_server *server, const struct mcp_prompt *p
 
 /* Tell subscribed clients that a list or a resource has changed. A resource update reaches those
  * who asked for that URI or for one it lies under. `owner` NULL: every client; otherwise only that
- * owner's (see mcp_call_owner()). */
+ * owner's (see mcp_call_owner()). True: somebody was told. */
 void mcp_server_tools_changed(struct mcp_server *server);
 void mcp_server_resources_changed(struct mcp_server *server, const char *owner);
 void mcp_server_prompts_changed(struct mcp_server *server);
-void mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner);
+bool mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner);
+
+/* Does a client of this owner follow resources: has it asked for the list (handshake era), subscribed
+ * or opened a stream? Only then is it worth looking for changes. on_watch, once set, is called when
+ * one begins to. */
+bool mcp_server_watched(const struct mcp_server *server, const char *owner);
+void mcp_server_on_watch(struct mcp_server *server, void (*on_watch)(const char *owner, void *data),
+                         void *data);
 
 /* --- a call: what the client said ----------------------------------------------------------- */
 

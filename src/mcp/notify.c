@@ -120,19 +120,53 @@ static bool listens_to(const struct listen *listen, const char *uri)
     return false;
 }
 
-void mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner)
+bool mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner)
 {
     const char *method = "notifications/resources/updated";
+    bool told = false;
     list_each (struct peer, peer, &server->peers, link) {
         if (!is_for(peer, owner))
             continue;
-        if (peer->initialized && peer->standing && subscribed_to(peer, uri))
+        if (peer->initialized && peer->standing && subscribed_to(peer, uri)) {
             send_standing(peer, rpc_notification(method, updated_params(uri)));
+            told = true;
+        }
         list_each (struct listen, listen, &peer->listens, link) {
-            if (listens_to(listen, uri))
+            if (listens_to(listen, uri)) {
                 send_listen(listen, method, updated_params(uri));
+                told = true;
+            }
         }
     }
+    return told;
+}
+
+/*** Who follows resources ***/
+
+static bool peer_watches(const struct peer *peer)
+{
+    if (peer->initialized && (peer->listed || json_object_size(peer->subscribed)))
+        return true;
+    list_each (struct listen, listen, &peer->listens, link) {
+        if (listen->lists[CHANGE_RESOURCES] || json_array_size(listen->uris))
+            return true;
+    }
+    return false;
+}
+
+bool mcp_server_watched(const struct mcp_server *server, const char *owner)
+{
+    list_each (struct peer, peer, &server->peers, link) {
+        if (is_for(peer, owner) && peer_watches(peer))
+            return true;
+    }
+    return false;
+}
+
+void notify_watch_begins(const struct mcp_call *call)
+{
+    if (call->server->on_watch)
+        call->server->on_watch(call->owner, call->server->watch_data);
 }
 
 /*** resources/subscribe, resources/unsubscribe ***/
@@ -159,6 +193,7 @@ void method_subscribe(struct mcp_call *call)
         return;
     }
     json_put(subscribed, uri, json_true());
+    notify_watch_begins(call);
     call_reply(call, json_object());
 }
 
@@ -284,6 +319,8 @@ void method_listen(struct mcp_call *call)
     mcp_call_defer(call, listen_cancelled, listen);
     if (!listen_acknowledge(listen))
         listen_finish(listen); /* nothing would ever come */
+    else
+        notify_watch_begins(call);
 }
 
 void notify_end_listens(struct peer *peer, bool with_notification)

@@ -54,6 +54,19 @@ void mcp_server_on_first_answer(struct mcp_server *server, void (*on_first)(void
     server->on_first_answer_data = data;
 }
 
+void mcp_server_list_resources(struct mcp_server *server, mcp_list_fn *list, void *data)
+{
+    server->list_resources = list;
+    server->list_data = data;
+}
+
+void mcp_server_on_watch(struct mcp_server *server, void (*on_watch)(const char *owner, void *data),
+                         void *data)
+{
+    server->on_watch = on_watch;
+    server->watch_data = data;
+}
+
 static json_t *capability(bool list_changed)
 {
     json_t *object = json_object();
@@ -70,9 +83,10 @@ json_t *server_capabilities(const struct mcp_server *server, enum revision revis
         json_put(all, "logging", json_object());
     if (revision_has(revision, HAS_COMPLETIONS_CAPABILITY) && registry_completes(registry))
         json_put(all, "completions", json_object());
-    if (registry->tables[ENTRY_PROMPT].count)
+    if ((server->capabilities & MCP_PROMPTS) || registry->tables[ENTRY_PROMPT].count)
         json_put(all, "prompts", capability(server->capabilities & MCP_PROMPTS_CHANGE));
-    if (registry->tables[ENTRY_RESOURCE].count || registry->tables[ENTRY_TEMPLATE].count) {
+    if ((server->capabilities & MCP_RESOURCES) || server->list_resources ||
+        registry->tables[ENTRY_RESOURCE].count || registry->tables[ENTRY_TEMPLATE].count) {
         json_t *resources = capability(server->capabilities & MCP_RESOURCES_CHANGE);
         if (server->capabilities & MCP_SUBSCRIBE)
             json_put(resources, "subscribe", json_true());

@@ -65,6 +65,10 @@ struct mcp_server {
     struct mcp_limits limits;
     unsigned capabilities;
     struct registry registry;
+    mcp_list_fn *list_resources; /* NULL: the registered ones are all */
+    void *list_data;
+    void (*on_watch)(const char *owner, void *data);
+    void *watch_data;
     struct list peers;
     struct list orphans; /* calls whose client is gone and whose handler is still at it */
     struct mcp_stats stats;
@@ -97,6 +101,7 @@ struct peer {
     json_t *client_capabilities;
     int log_level;
     json_t *subscribed; /* object: uri → true */
+    bool listed;        /* it has asked for the resources, and may hold what is stale by now */
     int64_t next_ask;
 };
 
@@ -116,7 +121,7 @@ void peer_take_response(struct peer *peer, const struct rpc_message *message);
 
 /* --- calls (call.c) --------------------------------------------------------------------------- */
 
-enum call_kind { CALL_PLAIN, CALL_TOOL, CALL_RESOURCE, CALL_PROMPT, CALL_COMPLETION };
+enum call_kind { CALL_PLAIN, CALL_TOOL, CALL_RESOURCE, CALL_PROMPT, CALL_COMPLETION, CALL_LIST };
 
 struct mcp_call {
     struct mcp_server *server;
@@ -142,6 +147,9 @@ struct mcp_call {
     json_t *blocks;          /* content, contents, messages or completion values */
     json_t *structured;
     size_t completions;
+    char *last_listed; /* CALL_LIST: URI of the last entry; NULL: none yet */
+    size_t listed_bytes;
+    bool list_full;
 
     const json_t *inputs; /* stateless era: answers of the client */
     json_t *state;        /* verified requestState */
@@ -211,10 +219,15 @@ bool dispatch_batch(struct peer *peer, struct outlet *outlet, json_t *array);
 void dispatch_refuse(struct outlet *outlet, json_t *id, const struct rpc_error *error, int status);
 
 void method_list(struct mcp_call *call, enum entry_kind kind);
+void method_list_resources(struct mcp_call *call);
+void finish_list(struct mcp_call *call);
 void method_complete(struct mcp_call *call);
 void method_subscribe(struct mcp_call *call);
 void method_unsubscribe(struct mcp_call *call);
 void method_listen(struct mcp_call *call);
+
+/* The client of this call follows resources from now on. */
+void notify_watch_begins(const struct mcp_call *call);
 
 /* Ends the listen streams of a peer, each with its result. */
 void notify_end_listens(struct peer *peer, bool with_notification);

@@ -1,8 +1,9 @@
 /*
  * What the files of session/ share. session.c owns sessions (table, opening, idle clock, end);
  * pool.c owns those that are made ahead of need; run.c owns runs (queue, time limits, outcome);
- * plan.c knows what guests are given; output.c keeps what a run wrote; language.c knows how to start
- * an interpreter; kernel.c speaks to Python's.
+ * plan.c knows what guests are given; gather.c takes what a run writes, output.c shows it, keep.c puts
+ * it into files when it is long; language.c knows how to start an interpreter; kernel.c speaks to
+ * Python's.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -27,12 +28,24 @@ struct sessions {
     struct pool *pool;
     struct timer *sweep;
     struct session_stats stats;
+    struct session_watch watch;
+    void *watch_data;
+    size_t rest_bytes; /* of output behind the heads, in all runs together */
 };
 
 enum session_state {
     SESSION_OPENING, /* the sandbox is being made, or its agent has not said hello yet */
     SESSION_READY,
     SESSION_ENDED, /* out of the table; waits for its last run to be told */
+};
+
+struct session_packages {
+    struct list installs; /* struct install */
+    struct held_set {
+        struct package_set *set;
+    } * sets; /* in the order in which they came */
+    size_t n_sets;
+    struct install *of_cell; /* what the cell that runs waits for */
 };
 
 struct session_ref {
@@ -68,6 +81,9 @@ struct session_ref {
     bool joined;       /* the kernel was put there by the engine, not started */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
+
+    struct session_packages packages;
+    struct keeper *keeper; /* NULL: nothing was kept yet */
 };
 
 /*** session.c ***/
@@ -131,6 +147,7 @@ struct cell {
     const char *code;
     const json_t *state; /* variables to set before; NULL: none */
     bool want_state;
+    bool str_value;
     bool forget; /* leave no trace of it */
 };
 /* Gives the cell to the kernel, which is put there or started if there is none. Events go to the
@@ -141,6 +158,8 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
 void kernel_hurry(struct session_ref *session);
 /* Whether a zygote could have made its kernel. */
 bool kernel_may_be_forked(const struct session_ref *session);
+/* How much of the beginning of each stream the agent shall send. */
+uint64_t run_head_bytes(const struct run *run);
 /* From the kernel, to the run that is going on. */
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);
@@ -150,9 +169,31 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit);
 void run_cell(const struct run *run, struct cell *ret); /* valid as long as the run */
 bool run_is_stopping(const struct run *run); /* interrupted while its kernel was being started */
 
+/* A run's clock stands still while the server works for it. */
+void run_pause(struct run *run);
+void run_resume(struct run *run);
+
+/*** install.c ***/
+
+void session_packages_init(struct session_ref *session);
+/* Ends installs, whose owners are told why, and lets go of what was installed. */
+void session_packages_done(struct session_ref *session, const char *why);
+bool session_is_installing(const struct session_ref *session);
+int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
+                       const struct install_events *events, void *data, struct install **ret,
+                       struct err *err);
+/* The kernel asks, for the cell that runs; and that cell does not wait any more. */
+void session_install_for_cell(struct session_ref *session, const json_t *message);
+void session_cell_gone(struct session_ref *session);
+/* What Python is to look for modules in, the latest first; a new reference. */
+json_t *session_package_paths(const struct session_ref *session);
+/* "PYTHONPATH=…", owned by the caller: the packages, then what the session's environment says; NULL:
+ * there are no packages. */
+char *session_python_path(const struct session_ref *session);
+
 /*** output.c ***/
 
-/* What a run wrote, in order of arrival. */
+/* What is shown of a run, in order of arrival. */
 struct output {
     struct output_piece {
         enum link_stream stream;
@@ -178,6 +219,54 @@ void output_add(struct output *output, enum link_stream stream, const char *byte
 void output_add_gap(struct output *output, enum link_stream stream, uint64_t bytes);
 /* No more comes: afterwards no piece is empty, and no two of one stream follow each other. */
 void output_end(struct output *output);
+/* Bytes that all of it takes as JSON. */
+size_t output_json_len(const struct output *output);
+
+/*** gather.c ***/
+
+struct gather_limits {
+    size_t shown;     /* of each stream: half of it head, half of it tail */
+    bool keeps;       /* gather_whole() will be asked for */
+    size_t rest;      /* gathered behind the head */
+    size_t *total;    /* bytes of all such rests … */
+    size_t total_max; /* … beyond which only tails are gathered */
+};
+
+struct gather {
+    struct output *output;
+    struct gather_limits limits;
+    struct gathered {
+        size_t head_left;
+        struct buf head, rest;
+        size_t gap_at; /* in `rest`: gap_bytes are missing before this byte */
+        uint64_t gap_bytes;
+    } streams[2]; /* stdout and stderr */
+    bool cut;     /* more was written than is shown */
+    bool finished;
+};
+
+void gather_init(struct gather *gather, struct output *output, const struct gather_limits *limits);
+void gather_done(struct gather *gather);
+void gather_add(struct gather *gather, enum link_stream stream, const char *bytes, size_t len);
+/* The agent left out `bytes`. */
+void gather_add_gap(struct gather *gather, enum link_stream stream, uint64_t bytes);
+/* No more comes: the tails are shown, and the output ends. The second time nothing happens. */
+void gather_finish(struct gather *gather);
+/* Appends all of a stream, with a note where something is missing: then false. */
+bool gather_whole(const struct gather *gather, enum link_stream stream, struct buf *ret);
+
+/*** keep.c ***/
+
+enum { KEEP_MAX = 2 }; /* files of one run */
+struct keep;
+struct keep *keep_start(struct session_ref *session, const struct gather *gather,
+                        void (*on_kept)(struct run *run), struct run *run);
+/* on_kept follows, perhaps at once, unless keep_free() comes first. */
+void keep_write(struct keep *keep);
+/* What became of it. NULL is fine here and below. */
+void keep_result(const struct keep *keep, struct run_result *ret);
+void keep_free(struct keep *keep);
+void keeper_free(struct keeper *keeper);
 
 /*** language.c ***/
 

@@ -52,6 +52,8 @@ static void on_message(const char *text, size_t len, void *data)
         return; /* late, or forged */
     if (str_eq(op, "display")) {
         run_on_display(session->cell, steal_ptr(&message), len);
+    } else if (str_eq(op, "install")) {
+        session_install_for_cell(session, message);
     } else if (str_eq(op, "done")) {
         session->cell_done = steal_ptr(&message);
         if (link_kernel_cell_end(session->agent, end_cell, session, &err) < 0)
@@ -152,12 +154,32 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
     return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
-static json_t *cell_options(const struct session_options *options, bool forget)
+static void put_count(json_t *wanted, const char *key, uint64_t value)
+{
+    if (value)
+        json_put(wanted, key, json_integer((json_int_t)value));
+}
+
+static void put_python(json_t *wanted, const struct session_python *python)
+{
+    put_count(wanted, "max_images", (uint64_t)python->max_images);
+    put_count(wanted, "max_image_bytes", python->image_bytes);
+    put_count(wanted, "max_repr", (uint64_t)python->result_chars);
+    put_count(wanted, "max_frames", (uint64_t)python->traceback_frames);
+    put_count(wanted, "figure_dpi", (uint64_t)python->figure_dpi);
+    if (python->figure_width > 0 && python->figure_height > 0)
+        json_put(wanted, "figure_size",
+                 json_pack("[ff]", python->figure_width, python->figure_height));
+}
+
+static json_t *cell_options(const struct session_options *options, const struct cell *cell)
 {
     json_t *wanted = json_object();
+    put_python(wanted, &options->python_runs);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
-    if (forget)
+    json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
+    if (cell->forget)
         json_put(wanted, "forget", json_true());
     return wanted;
 }
@@ -167,15 +189,16 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     const struct session_options *options = &session->sessions->options;
     int r = session->configured ? 0 : configure(session, err);
     if (r == 0)
-        r = link_kernel_cell(session->agent, options->output_bytes / 2, options->output_bytes / 2,
-                             options->flood_bytes, err);
+        r = link_kernel_cell(session->agent, run_head_bytes(session->cell),
+                             options->output_bytes / 2, options->flood_bytes, err);
     if (r < 0)
         return r;
     auto_json *request = json_object();
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(options, cell->forget));
+    json_put(request, "options", cell_options(options, cell));
+    json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
     if (cell->want_state)

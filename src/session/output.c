@@ -1,5 +1,7 @@
 #include "session/internal.h"
 
+#include "base/json.h"
+
 #include <stdlib.h>
 
 /* A guest that alternates between its streams byte by byte must not make a piece of every byte:
@@ -181,4 +183,12 @@ void output_end(struct output *output)
         }
     }
     output->count = kept;
+}
+
+size_t output_json_len(const struct output *output)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < output->count; i++)
+        len += json_escaped_len(output->pieces[i].text.data, output->pieces[i].text.len);
+    return len;
 }

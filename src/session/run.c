@@ -12,6 +12,7 @@
  */
 #include "session/internal.h"
 
+#include "agent/setup.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -21,7 +22,13 @@
 enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
 enum { STATE_SKIPPED_MAX = 1000, STATE_NAME_MAX = 1024 };
 
-enum run_state { RUN_WAITING, RUN_RUNNING, RUN_INTERRUPTED, RUN_KILLED, RUN_JUDGING };
+enum run_state {
+    RUN_WAITING,
+    RUN_RUNNING,
+    RUN_INTERRUPTED,
+    RUN_KILLED,
+    RUN_JUDGING, /* and keeping, if its output is long */
+};
 
 struct run {
     struct list link; /* session->runs */
@@ -43,16 +50,21 @@ struct run {
     bool warm_up; /* ours, not a client's */
 
     uint64_t started_ns;
+    uint64_t paused_ms; /* since when; 0: not now */
     struct timer *timer;
     struct output output;
+    struct gather gather;
+    size_t keep_over;
+    struct keep *keep;
     bool timed_out, cancelled;
     struct link_exit exit;
     bool has_exit;
     bool memory_hit, pids_hit, disk_full;
+    enum outcome outcome;
 
     /* Python only. */
     json_t *variables; /* to set before */
-    bool want_state;
+    bool want_state, str_value;
     json_t *done, *displays;
     uint64_t display_bytes;
     bool kernel_lost;
@@ -82,7 +94,9 @@ const char *outcome_name(enum outcome outcome)
 static void run_free(struct run *run)
 {
     timer_free(run->timer);
+    gather_done(&run->gather);
     output_done(&run->output);
+    keep_free(run->keep);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
     json_decref(run->variables);
@@ -101,13 +115,15 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     list_remove(&run->link);
     if (session->cell == run)
         session->cell = NULL;
+    if (run->python)
+        session_cell_gone(session);
     if (!run->warm_up) {
         session->n_runs--;
         session->sessions->stats.runs_total[outcome]++;
         session->last_used_ms = clock_ms();
     }
 
-    output_end(&run->output);
+    gather_finish(&run->gather);
     struct run_chunk *chunks = xcalloc(run->output.count, sizeof(*chunks));
     for (size_t i = 0; i < run->output.count; i++) {
         const struct output_piece *piece = &run->output.pieces[i];
@@ -115,7 +131,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
                                         .text = buf_str(&piece->text),
                                         .len = piece->text.len };
     }
-    const struct run_result result = {
+    struct run_result result = {
         .session_id = session->id,
         .outcome = outcome,
         .error = error,
@@ -133,6 +149,9 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .state = run->want_state ? json_object_get(run->done, "state") : NULL,
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
+    keep_result(run->keep, &result);
+    if (session->owner && session->sessions->watch.on_run)
+        session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
     free(chunks);
@@ -239,11 +258,23 @@ static void run_finish(struct run *run, enum outcome outcome, const char *error)
     session_release(session);
 }
 
+static void run_told(struct run *run)
+{
+    auto_free char *error = explain(run, run->outcome);
+    run_finish(run, run->outcome, error);
+}
+
+/* Long output first becomes a file, so that the answer can name it. */
 static void run_over(struct run *run)
 {
-    enum outcome outcome = judge(run);
-    auto_free char *error = explain(run, outcome);
-    run_finish(run, outcome, error);
+    run->outcome = judge(run);
+    gather_finish(&run->gather);
+    if (!run->keep_over || (!run->gather.cut && output_json_len(&run->output) <= run->keep_over)) {
+        run_told(run);
+        return;
+    }
+    run->keep = keep_start(run->session, &run->gather, run_told, run);
+    keep_write(run->keep); /* the run may be gone */
 }
 
 /*** Judging: counters first, then the disk if nothing else explains a failure ***/
@@ -301,14 +332,14 @@ static void run_over_well(struct run *run)
 
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len)
 {
-    output_add(&run->output, stream, bytes, len);
+    gather_add(&run->gather, stream, bytes, len);
     if (run->events.on_output)
         run->events.on_output(stream, bytes, len, run->data);
 }
 
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes)
 {
-    output_add_gap(&run->output, stream, bytes);
+    gather_add_gap(&run->gather, stream, bytes);
 }
 
 static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
@@ -394,6 +425,7 @@ void run_cell(const struct run *run, struct cell *ret)
     *ret = (struct cell){ .code = run->code,
                           .state = run->variables,
                           .want_state = run->want_state,
+                          .str_value = run->str_value,
                           .forget = run->warm_up };
 }
 
@@ -411,11 +443,30 @@ void run_on_kernel_lost(struct run *run, const struct link_exit *exit)
 static void run_interrupt(struct run *run)
 {
     run->state = RUN_INTERRUPTED;
-    if (run->python)
+    if (run->python) {
+        session_cell_gone(run->session);
         link_kernel_interrupt(run->session->agent);
-    else
+    } else
         link_interrupt(run->session->agent);
     timer_start(run->timer, run->session->sessions->options.interrupt_grace_ms);
+}
+
+void run_pause(struct run *run)
+{
+    if (run->state != RUN_RUNNING || run->paused_ms)
+        return;
+    run->paused_ms = clock_ms();
+    timer_stop(run->timer);
+}
+
+void run_resume(struct run *run)
+{
+    if (run->state != RUN_RUNNING || !run->paused_ms)
+        return;
+    run->timeout_ms += clock_ms() - run->paused_ms;
+    run->paused_ms = 0;
+    uint64_t used = (uv_hrtime() - run->started_ns) / 1000000;
+    timer_start(run->timer, used < run->timeout_ms ? run->timeout_ms - used : 0);
 }
 
 /* Time is up: for the run, for its answer to SIGINT, for its answer to SIGKILL. */
@@ -449,14 +500,20 @@ static void on_timer(void *data)
 
 static int run_start(struct run *run, struct err *err)
 {
-    const char *env[2 * SESSION_ENV_COUNT + 2];
+    const char *env[2 * SESSION_ENV_COUNT + 4];
     size_t n_env = 0;
+    auto_free char *python_path = session_python_path(run->session);
     static const struct link_run_events events = { .on_output = on_output,
                                                    .on_gap = on_gap,
                                                    .on_exit = on_exit_frame };
     const struct session_options *options = &run->session->sessions->options;
     for (char **word = run->session->env; *word; word++)
-        env[n_env++] = *word;
+        if (!python_path || !str_has_prefix(*word, "PYTHONPATH="))
+            env[n_env++] = *word;
+    if (python_path)
+        env[n_env++] = python_path;
+    if (str_has_prefix(options->python, ENGINE_RUNTIME "/"))
+        env[n_env++] = "PATH=" ENGINE_RUNTIME "/bin:" AGENT_PATH; /* `python` is the kernel's */
     if (run->shell_rc)
         env[n_env++] = run->shell_rc;
     env[n_env] = NULL;
@@ -468,7 +525,7 @@ static int run_start(struct run *run, struct err *err)
         .code_len = run->code_len,
         .input = run->input,
         .input_len = run->input_len,
-        .head_bytes = options->output_bytes / 2,
+        .head_bytes = run_head_bytes(run),
         .tail_bytes = options->output_bytes / 2,
         .flood_bytes = options->flood_bytes,
     };
@@ -482,6 +539,13 @@ static int run_start(struct run *run, struct err *err)
         return kernel_run(run->session, run, &cell, err);
     }
     return link_run(run->session->agent, &spec, &events, run, err);
+}
+
+uint64_t run_head_bytes(const struct run *run)
+{
+    const struct session_options *options = &run->session->sessions->options;
+    uint64_t tail = options->output_bytes / 2, most = run->keep_over ? options->overflow_bytes : 0;
+    return most > 2 * tail ? most - tail : tail;
 }
 
 void session_pump(struct session_ref *session)
@@ -530,8 +594,22 @@ static uint64_t clamp_timeout(const struct session_options *options, uint64_t wa
     return timeout < options->run_timeout_max_ms ? timeout : options->run_timeout_max_ms;
 }
 
-static struct run *run_new(const struct run_spec *spec, const struct session_options *options)
+static struct gather_limits gather_limits(struct sessions *sessions, bool keeps)
 {
+    const struct session_options *options = &sessions->options;
+    uint64_t more = options->overflow_bytes;
+    return (struct gather_limits){
+        .shown = options->output_bytes,
+        .keeps = keeps,
+        .rest = more > options->output_bytes ? more : options->output_bytes,
+        .total = &sessions->rest_bytes,
+        .total_max = options->overflow_memory,
+    };
+}
+
+static struct run *run_new(const struct run_spec *spec, struct sessions *sessions)
+{
+    const struct session_options *options = &sessions->options;
     struct run *run = xcalloc(1, sizeof(*run));
     list_init(&run->link);
     run->argv = spec->argv ? NULL : language_argv(spec->language);
@@ -550,9 +628,13 @@ static struct run *run_new(const struct run_spec *spec, const struct session_opt
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
+    run->keep_over = options->overflow_bytes && !spec->transient ? spec->keep_over : 0;
     run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
     run->want_state = run->python && spec->want_state;
+    run->str_value = spec->str_value;
     output_init(&run->output, 2 * options->output_bytes + OUTPUT_SLACK, options->strip_ansi);
+    const struct gather_limits limits = gather_limits(sessions, run->keep_over > 0);
+    gather_init(&run->gather, &run->output, &limits);
     return run;
 }
 
@@ -599,7 +681,7 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
     if (!session)
         return -err->code;
 
-    struct run *run = run_new(spec, &sessions->options);
+    struct run *run = run_new(spec, sessions);
     run->session = session;
     run->events = *events;
     run->data = data;
@@ -618,7 +700,7 @@ void session_warm_up(struct session_ref *session, uint64_t timeout_ms,
     const struct run_spec spec = { .language = "python",
                                    .code = code,
                                    .code_len = sizeof(code) - 1 };
-    struct run *run = run_new(&spec, &session->sessions->options);
+    struct run *run = run_new(&spec, session->sessions);
     run->session = session;
     run->warm_up = true;
     run->timeout_ms = timeout_ms;

@@ -63,15 +63,22 @@ void session_touch(struct session_ref *session)
     session->last_used_ms = clock_ms();
 }
 
-struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id)
+static struct session_ref *session_look(const struct sessions *sessions, const char *owner,
+                                        const char *id)
 {
     list_each (struct session_ref, session, bucket_of(sessions, owner, id), bucket) {
-        if (str_eq(session->owner, owner) && secret_eq(session->id, id)) {
-            session_touch(session);
+        if (str_eq(session->owner, owner) && secret_eq(session->id, id))
             return session;
-        }
     }
     return NULL;
+}
+
+struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id)
+{
+    struct session_ref *session = session_look(sessions, owner, id);
+    if (session)
+        session_touch(session);
+    return session;
 }
 
 static size_t count_of(const struct sessions *sessions, const char *owner)
@@ -151,6 +158,7 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
+    session_packages_init(session);
     const struct sandbox_plan sandbox = { .limits = session->limits };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
@@ -245,6 +253,14 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     return session;
 }
 
+static void add_opener(struct session_ref *session, session_open_fn *on_open, void *data)
+{
+    struct opener *opener = xcalloc(1, sizeof(*opener));
+    opener->on_open = on_open;
+    opener->data = data;
+    list_add_tail(&session->openers, &opener->link);
+}
+
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err)
 {
@@ -253,10 +269,22 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
     struct session_ref *session = session_make(sessions, owner, plan, /* python= */ false, err);
     if (!session)
         return -err->code;
-    struct opener *opener = xcalloc(1, sizeof(*opener));
-    opener->on_open = on_open;
-    opener->data = data;
-    list_add_tail(&session->openers, &opener->link);
+    add_opener(session, on_open, data);
+    return 0;
+}
+
+int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
+                   session_open_fn *on_open, void *data, struct err *err)
+{
+    struct session_ref *session = plan && plan->id ? session_find(sessions, owner, plan->id) : NULL;
+    if (!session)
+        return session_open(sessions, owner, plan, on_open, data, err);
+    if (session->state == SESSION_READY) {
+        auto_free char *id = xstrdup(session->id); /* whoever is told may end the session */
+        on_open(id, NULL, data);
+    } else {
+        add_opener(session, on_open, data);
+    }
     return 0;
 }
 
@@ -296,12 +324,15 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
     struct err err = { 0 };
     (void)err_set(&err, ECANCELED, "%s", words);
+    session_packages_done(session, words);
     session_fail_runs(session, outcome, words);
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(steal_ptr(&session->agent)); /* ends file work, too */
     sandbox_destroy(steal_ptr(&session->sandbox));
+    if (session->owner && sessions->watch.on_end)
+        sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);
     session_release(session);
 }
@@ -315,6 +346,7 @@ void session_release(struct session_ref *session)
 {
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
+    keeper_free(session->keeper);
     timer_free(session->again);
     json_decref(session->cell_done);
     plan_done(session);
@@ -338,7 +370,7 @@ static void on_sweep(void *data)
     list_each (struct session_ref, session, &sessions->all, link) {
         if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
             return; /* the rest has been used later */
-        if (list_empty(&session->runs))
+        if (list_empty(&session->runs) && !session_is_installing(session))
             session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
     }
 }
@@ -384,16 +416,59 @@ void sessions_free(struct sessions *sessions)
 
 /*** Looking ***/
 
-int session_link(struct sessions *sessions, const char *owner, const char *session_id,
-                 struct link **ret, struct err *err)
+static int link_of(const struct session_ref *session, struct link **ret, struct err *err)
 {
-    struct session_ref *session = session_find(sessions, owner, session_id);
     if (!session)
         return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
     if (session->state != SESSION_READY)
         return err_set(err, EAGAIN, "session_id: the session is still being opened");
     *ret = session->agent;
     return 0;
+}
+
+int session_link(struct sessions *sessions, const char *owner, const char *session_id,
+                 struct link **ret, struct err *err)
+{
+    return link_of(session_find(sessions, owner, session_id), ret, err);
+}
+
+int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
+                 struct link **ret, struct err *err)
+{
+    return link_of(session_look(sessions, owner, session_id), ret, err);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+struct session_ids session_ids(const struct sessions *sessions, const char *owner)
+{
+    struct session_ids ids = { 0 };
+    list_each (struct session_ref, session, &sessions->all, link) {
+        if (!str_eq(session->owner, owner))
+            continue;
+        ids.items = xrealloc(ids.items, (ids.count + 1) * sizeof(*ids.items));
+        ids.items[ids.count++] = xstrdup(session->id);
+    }
+    if (ids.count)
+        qsort(ids.items, ids.count, sizeof(*ids.items), by_text);
+    return ids;
+}
+
+void session_ids_done(struct session_ids *ids)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        free(ids->items[i]);
+    free(ids->items);
+    *ids = (struct session_ids){ 0 };
+}
+
+void sessions_watch(struct sessions *sessions, const struct session_watch *watch, void *data)
+{
+    sessions->watch = *watch;
+    sessions->watch_data = data;
 }
 
 int session_info(struct sessions *sessions, const char *owner, const char *session_id,

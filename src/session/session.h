@@ -15,12 +15,22 @@
 #include "agent/link.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "packages/packages.h"
 
 struct sessions;
 struct session_ref; /* a session as clients see it */
 
 /* Characters of an id: of one that a caller chooses, and of a random one. */
 enum { SESSION_ID_MAX = 64, SESSION_ID_RANDOM = 22, SESSION_ID_RANDOM_MIN = 16 };
+
+/* How much of a Python run is told, and how figures are drawn. 0: as kernel.py has it. */
+struct session_python {
+    int64_t max_images;
+    size_t image_bytes; /* of one; figures are drawn smaller to fit, others left out */
+    int64_t result_chars, traceback_frames;
+    int64_t figure_dpi;
+    double figure_width, figure_height; /* inches; of figures that do not say */
+};
 
 struct session_options {
     uint64_t idle_timeout_ms;
@@ -30,10 +40,16 @@ struct session_options {
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
-    uint64_t display_bytes; /* of all that one run displays */
-    bool strip_ansi;        /* tidy.h: escape sequences and progress bars */
-    uint64_t state_bytes;   /* of variables that go into a run or come out of it, as JSON */
-    const char *python;     /* the interpreter, as sandboxes see it; borrowed */
+    uint64_t overflow_bytes; /* of each stream kept as a file when it is cut; 0: no files */
+    size_t overflow_files;   /* of one session; then the oldest goes */
+    size_t overflow_memory;  /* that all runs together may gather for such files */
+    uint64_t display_bytes;  /* of all that one run displays */
+    struct session_python python_runs;
+    bool strip_ansi;           /* tidy.h: escape sequences and progress bars */
+    uint64_t state_bytes;      /* of variables that go into a run or come out of it, as JSON */
+    struct packages *packages; /* borrowed; NULL: none can be installed */
+    size_t max_package_sets;   /* installs in one session */
+    const char *python;        /* the interpreter, as sandboxes see it; borrowed */
     /* As in a plan, for every session; borrowed, NULL: none. What a plan says comes on top: variables
      * replace those of the same name, and an import must be allowed by both policies. */
     const json_t *env, *allowed_modules, *blocked_modules;
@@ -109,6 +125,15 @@ struct run_result {
     size_t n_output;
     bool truncated;
     bool session_over; /* it and its files are gone */
+    /* Files of the session that hold what did not fit; see keep_over. */
+    const struct run_kept {
+        const char *stream; /* "stdout", "stderr" */
+        const char *path;   /* below /workspace */
+        uint64_t size;
+        bool whole; /* false: longer than overflow_bytes, and its middle is missing here, too */
+    } * kept;
+    size_t n_kept;
+    const char *keep_error; /* why there is no such file; NULL: there is, or none was needed */
     /* Python only; borrowed, NULL otherwise. */
     const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
     const json_t *displays; /* array of {"data": {mime: text}, "metadata"}; bounded */
@@ -136,12 +161,14 @@ struct run_spec {
     size_t input_len;
     uint64_t timeout_ms; /* 0: the default; more than the maximum is lowered to it */
     bool transient;      /* the session ends with the run */
+    size_t keep_over;    /* output that takes more bytes as JSON is also kept as files; 0: never */
     /* Of a new session; NULL: all defaults. With an id that the owner has a session of, that one is
      * used as it is. */
     const struct session_plan *plan;
     const json_t
         *state;      /* Python: an object; each member becomes a variable before the code runs */
     bool want_state; /* Python: tell the variables after the run */
+    bool str_value;  /* Python: the last value's text is its str(), not its repr() */
 };
 
 /* 0 and a run whose on_done will follow; or negative and err: -ENOENT no such session, -EBUSY queue
@@ -163,8 +190,39 @@ typedef void session_open_fn(const char *session_id, const struct err *err, void
 int session_open(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                  session_open_fn *on_open, void *data, struct err *err);
 
+/* The same, but a session of that id which the owner has already will do; if it is ready, on_open is
+ * called from in here. */
+int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
+                   session_open_fn *on_open, void *data, struct err *err);
+
 /* 0, or -ENOENT. Ends its runs (on_done, interrupted), deletes its files. */
 int session_close(struct sessions *sessions, const char *owner, const char *session_id);
+
+/* Python packages for a session: importable in its next run. Beside runs, several at once. */
+struct install; /* under way */
+struct install_result {
+    bool ok;
+    const char *error;  /* why not, NULL when ok; nothing has changed then */
+    const char *output; /* what the installer said */
+    size_t output_len;
+    double duration_ms;
+    bool cached; /* the same packages had been installed before */
+};
+struct install_events {
+    void (*on_output)(const char *bytes, size_t len, void *data); /* may be NULL */
+    void (*on_done)(const struct install_result *result, void *data);
+};
+/* Whether session_install() would take these names: 0, or as below and err. To be asked before a
+ * session is made for them. */
+int sessions_check_packages(const struct sessions *sessions, const char *const *packages, size_t n,
+                            struct err *err);
+/* 0, and exactly one on_done follows; or -ENOENT no such session, -EINVAL a bad name or too many,
+ * -EAGAIN too many installs, -EOPNOTSUPP not on this server, and err. */
+int session_install(struct sessions *sessions, const char *owner, const char *session_id,
+                    const char *const *packages, size_t n, const struct install_events *events,
+                    void *data, struct install **ret, struct err *err);
+/* on_done is called from in here. */
+void install_cancel(struct install *install);
 
 struct session_info {
     const char *session_id;
@@ -183,6 +241,27 @@ int session_info(struct sessions *sessions, const char *owner, const char *sessi
  * use. A new session is opened by session_open() first. */
 int session_link(struct sessions *sessions, const char *owner, const char *session_id,
                  struct link **ret, struct err *err);
+
+/* As session_link(), but no use: the session's idle clock goes on. */
+int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
+                 struct link **ret, struct err *err);
+
+/* The ids of an owner's sessions, sorted. Release with session_ids_done(). */
+struct session_ids {
+    char **items;
+    size_t count;
+};
+struct session_ids session_ids(const struct sessions *sessions, const char *owner);
+void session_ids_done(struct session_ids *ids);
+
+/* Somebody who is told what happens in all sessions; one at the most. */
+struct session_watch {
+    /* Before the run's own on_done. */
+    void (*on_run)(const char *owner, const struct run_result *result, void *data);
+    /* It is out of the table, and its files are as good as gone. */
+    void (*on_end)(const char *owner, const char *session_id, void *data);
+};
+void sessions_watch(struct sessions *sessions, const struct session_watch *watch, void *data);
 
 struct session_stats {
     uint64_t sessions_open, sessions_total;

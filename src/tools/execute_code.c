@@ -1,4 +1,6 @@
-#include "tools/progress.h"
+#include "tools/execution.h"
+#include "tools/icons.h"
+#include "tools/report.h"
 #include "tools/tools.h"
 
 #include "base/buf.h"
@@ -24,7 +26,8 @@ static const char *const languages[] = { "python", "bash", "sh", "node", "javasc
 #define TIMEOUT_MAX 300.0
 
 static const struct field execute_fields[] = {
-    FIELD_STR(struct execute_args, code, "The code to run.", .required = true, .max_len = 4 << 20),
+    FIELD_STR(struct execute_args, code, "The code to run.", .required = true,
+              .max_len = TOOLBOX_CODE_MAX),
     FIELD_STR(struct execute_args, language,
               "Language of the code. javascript is another name for node.", .choices = languages,
               .any_case = true, .preset_str = "python"),
@@ -56,22 +59,25 @@ static const struct field chunk_fields[] = {
 };
 static const struct shape chunk_shape = SHAPE(struct output_chunk, chunk_fields);
 
-struct file_entry {
+struct overflow {
+    const char *stream;
     const char *uri;
     const char *name;
-    const char *mime_type;
     int64_t size;
+    bool complete;
 };
 
-static const struct field file_fields[] = {
-    FIELD_STR(struct file_entry, uri,
-              "The file and its session; sandbox_read_file reads it by name.", .required = true),
-    FIELD_STR(struct file_entry, name, "Path below /workspace.", .required = true),
-    FIELD_STR(struct file_entry, mime_type, "Type, as far as it is known.", .required = true),
-    FIELD_INT(struct file_entry, size, "Bytes.", .required = true),
+static const struct field overflow_fields[] = {
+    FIELD_STR(struct overflow, stream, "Which stream it holds.", .required = true,
+              .choices = streams),
+    FIELD_STR(struct overflow, uri, "The file as a resource.", .required = true),
+    FIELD_STR(struct overflow, name, "Path below /workspace.", .required = true),
+    FIELD_INT(struct overflow, size, "Bytes.", .required = true),
+    FIELD_BOOL(struct overflow, complete,
+               "All that was written; else its middle is missing there, too.", .required = true),
     FIELD_END,
 };
-static const struct shape file_shape = SHAPE(struct file_entry, file_fields);
+static const struct shape overflow_shape = SHAPE(struct overflow, overflow_fields);
 
 struct execute_result {
     bool success;
@@ -86,6 +92,7 @@ struct execute_result {
     bool has_exit_code;
     double duration_ms;
     bool truncated;
+    struct obj_list overflow;
 };
 
 static const char *const outcomes[] = {
@@ -108,13 +115,16 @@ static const struct field result_fields[] = {
               .required = true),
     FIELD_STRS(struct execute_result, traceback, "Where it failed, outermost first.",
                .required = true),
-    FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.", &file_shape,
-                  .required = true),
+    FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.",
+                  &file_entry_shape, .required = true),
     FIELD_INT(struct execute_result, exit_code, "Exit status of the process, if it ended.",
               HAS_FLAG(struct execute_result, has_exit_code)),
     FIELD_REAL(struct execute_result, duration_ms, "Wall time of the run.", .required = true),
     FIELD_BOOL(struct execute_result, truncated, "Some output was cut to fit the limits.",
                .required = true),
+    FIELD_OBJECTS(struct execute_result, overflow,
+                  "Files that hold the output whole when it is too long to be read here.",
+                  &overflow_shape, .required = true),
     FIELD_END,
 };
 static const struct shape execute_output = SHAPE(struct execute_result, result_fields);
@@ -126,8 +136,8 @@ struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
     char *value; /* text of the last expression */
-    const char **traceback;
     struct file_entry *files;
+    struct overflow *overflow;
 };
 
 /* Output within the answer's limit, however much of it needs escaping: each piece gives its share. */
@@ -146,150 +156,45 @@ static void fit_output(struct reply *reply, size_t count, size_t budget)
 
 /*** Bounds ***/
 
-/* Bounds on what a guest can make its kernel say; together with the readable text they stay below
- * RESERVE, the part of an answer that is neither output nor images. */
-enum {
-    VALUE_MAX = 256 << 10,
-    TRACEBACK_LINES_MAX = 200,
-    TRACEBACK_LINE_MAX = 1000,
-    FILES_MAX = 100,
-    PATH_SHOWN_MAX = 512,
-    MIME_MAX = 100,
-    RESERVE = 1 << 20,
-};
-
-/*** Images ***/
-
-/* The image of a bundle that clients can show; NULL: none. */
-static const json_t *bundle_image(const json_t *bundle, const char **ret_type)
-{
-    static const char *const types[] = { "image/png", "image/jpeg" };
-    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-        const json_t *data = json_object_get(bundle, types[i]);
-        if (json_is_string(data)) {
-            *ret_type = types[i];
-            return data;
-        }
-    }
-    return NULL;
-}
-
-/* Calls `each` for the bundles of a run, in order, until images fill half an answer. Returns their
- * bytes, as base64. */
-static size_t each_image(const struct run_result *run, size_t max_answer,
-                         void (*each)(struct mcp_call *call, const char *type, const json_t *data),
-                         struct mcp_call *call)
-{
-    size_t total = 0, count = json_array_size(run->displays);
-    for (size_t i = 0; i <= count; i++) { /* the last one is the result */
-        const char *type;
-        const json_t *image =
-            bundle_image(i < count ? json_object_get(json_array_get(run->displays, i), "data")
-                                   : json_object_get(run->done, "result"),
-                         &type);
-        if (!image || total + json_string_length(image) > max_answer / 2)
-            continue;
-        total += json_string_length(image);
-        if (each)
-            each(call, type, image);
-    }
-    return total;
-}
-
-/* Decoded and encoded again: clients refuse a whole result for one bad block. */
-static void add_image(struct mcp_call *call, const char *type, const json_t *data)
-{
-    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
-    if (base64_decode(json_string_value(data), json_string_length(data), &bytes) == 0)
-        mcp_call_add(call, mcp_image(type, bytes.data, bytes.len));
-}
+/* The part of an answer that is neither output nor images; more than the bounds of report.h add up to. */
+enum { RESERVE = 1 << 20 };
 
 /* What is left of an answer for the output. */
 static size_t output_budget(const struct run_result *run, size_t max_answer)
 {
-    size_t taken = RESERVE + each_image(run, max_answer, NULL, NULL);
+    size_t taken = RESERVE + report_images(run, max_answer, NULL, NULL);
     return max_answer > 2 * taken ? max_answer - taken : max_answer / 4;
 }
 
-/*** What a Python cell says at its end ***/
-
-/* A string of a JSON object that the guest may have forged; NULL when it is none. Owned. */
-static char *guest_text(const json_t *object, const char *key)
+static void take_overflow(struct reply *reply, const struct run_result *run)
 {
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_string(value))
-        return NULL;
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    toolbox_add_text(&text, json_string_value(value), json_string_length(value));
-    return buf_steal(&text);
-}
-
-static void take_traceback(struct reply *reply, const json_t *lines)
-{
-    size_t count = json_array_size(lines);
-    if (count > TRACEBACK_LINES_MAX)
-        count = TRACEBACK_LINES_MAX;
-    reply->traceback = xcalloc(count, sizeof(*reply->traceback));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *line = json_array_get(lines, i);
-        if (!json_is_string(line))
-            continue;
-        char *text = xstrdup(json_string_value(line));
-        (void)toolbox_cut(&text, TRACEBACK_LINE_MAX);
-        reply->traceback[reply->result.traceback.count++] = text;
-    }
-    reply->result.traceback.items = reply->traceback;
-}
-
-/* Percent-encodes what a URI cannot hold; slashes stay. Owned. */
-static char *file_uri(const char *session_id, const char *path)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
-    auto_buf uri = BUF_INIT(BUF_NO_CEILING);
-    (void)buf_printf(&uri, "kernel://%s/", session_id);
-    for (; *path; path++) {
-        if (strchr(plain, *path))
-            (void)buf_add_char(&uri, *path);
-        else
-            (void)buf_printf(&uri, "%%%02X", (unsigned char)*path);
-    }
-    return buf_steal(&uri);
-}
-
-static void take_files(struct reply *reply, const json_t *files)
-{
-    size_t count = json_array_size(files);
-    if (count > FILES_MAX)
-        count = FILES_MAX;
-    reply->files = xcalloc(count, sizeof(*reply->files));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *file = json_array_get(files, i);
-        const char *path = json_str(file, "path"), *mime = json_str(file, "mime");
-        if (!path || strlen(path) > PATH_SHOWN_MAX)
-            continue;
-        if (!mime || strlen(mime) > MIME_MAX)
-            mime = "application/octet-stream";
-        reply->files[reply->result.files.count++] = (struct file_entry){
-            .uri = file_uri(reply->result.session_id, path),
-            .name = xstrdup(path),
-            .mime_type = xstrdup(mime),
-            .size = json_integer_value(json_object_get(file, "size")),
+    reply->overflow = xcalloc(run->n_kept, sizeof(*reply->overflow));
+    for (size_t i = 0; i < run->n_kept; i++) {
+        const struct run_kept *kept = &run->kept[i];
+        reply->overflow[i] = (struct overflow){
+            .stream = kept->stream,
+            .uri = session_file_uri(run->session_id, kept->path),
+            .name = kept->path,
+            .size = (int64_t)kept->size,
+            .complete = kept->whole,
         };
     }
-    reply->result.files.items = reply->files;
+    reply->result.overflow =
+        (struct obj_list){ .items = reply->overflow, .count = run->session_over ? 0 : run->n_kept };
 }
 
 /* What a Python cell has beyond its output. */
-static void take_done(struct reply *reply, const json_t *done, size_t max_answer)
+static void take_done(struct reply *reply, const struct run_result *run, size_t max_answer)
 {
-    size_t value_max = max_answer / 8 < VALUE_MAX ? max_answer / 8 : VALUE_MAX;
-    reply->value = guest_text(json_object_get(done, "result"), "text/plain");
-    if (reply->value && toolbox_cut(&reply->value, value_max))
-        reply->result.truncated = true;
-    reply->result.result = reply->value;
-    take_traceback(reply, json_object_get(done, "traceback"));
-    take_files(reply, json_object_get(done, "files"));
+    struct execute_result *result = &reply->result;
+    bool cut;
+    reply->value = report_value(
+        run, max_answer / 8 < REPORT_VALUE_MAX ? max_answer / 8 : REPORT_VALUE_MAX, &cut);
+    result->truncated |= cut;
+    result->result = reply->value;
+    result->traceback = report_traceback(run);
+    result->files.count = report_files(run, &reply->files);
+    result->files.items = reply->files;
 }
 
 static void reply_init(struct reply *reply, const struct run_result *run, size_t max_answer)
@@ -315,27 +220,30 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
     }
     fit_output(reply, run->n_output, output_budget(run, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
-    take_done(reply, run->done, max_answer);
+    take_done(reply, run, max_answer);
+    take_overflow(reply, run);
 }
 
-static void reply_done(struct reply *reply)
+static void reply_done(struct reply *reply, const struct run_result *run)
 {
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
-    for (size_t i = 0; i < reply->result.files.count; i++) {
-        free((char *)reply->files[i].uri);
-        free((char *)reply->files[i].name);
-        free((char *)reply->files[i].mime_type);
-    }
-    for (size_t i = 0; i < reply->result.traceback.count; i++)
-        free((char *)reply->traceback[i]);
+    toolbox_free_strs(&reply->result.traceback);
+    report_files_free(reply->files, reply->result.files.count);
     free(reply->chunks);
     free(reply->value);
-    free(reply->traceback);
-    free(reply->files);
+    for (size_t i = 0; i < run->n_kept; i++)
+        free((char *)reply->overflow[i].uri);
+    free(reply->overflow);
 }
 
 enum { READABLE_MAX = 32 << 10 };
+
+/* Bytes of the output, as JSON, that a reader of the text sees; what is longer goes to a file, too. */
+static size_t readable_max(size_t max_answer)
+{
+    return max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX;
+}
 
 /* What was printed, for a reader. The whole is in the structured result: no long payload twice. */
 static char *readable_output(const struct reply *reply, size_t max_answer)
@@ -351,7 +259,7 @@ static char *readable_output(const struct reply *reply, size_t max_answer)
         last = chunk->stream;
     }
     char *readable = buf_steal(&text);
-    (void)toolbox_cut(&readable, max_answer / 4 < READABLE_MAX ? max_answer / 4 : READABLE_MAX);
+    (void)toolbox_cut(&readable, readable_max(max_answer));
     return readable;
 }
 
@@ -359,6 +267,20 @@ static void add_line_end(struct buf *text)
 {
     if (text->len && text->data[text->len - 1] != '\n')
         (void)buf_add_char(text, '\n');
+}
+
+static void add_overflow(struct buf *text, const struct reply *reply, const struct run_result *run)
+{
+    for (size_t i = 0; i < reply->result.overflow.count; i++) {
+        const struct overflow *overflow = &reply->overflow[i];
+        (void)buf_printf(text, "[note] %s%s is in /workspace/%s (%lld bytes, %s)\n",
+                         overflow->complete ? "all of " : "the beginning and the end of ",
+                         overflow->stream, overflow->name, (long long)overflow->size,
+                         overflow->uri);
+    }
+    if (run->keep_error && !run->session_over)
+        (void)buf_printf(text, "[note] the whole output could not be kept as a file: %s\n",
+                         run->keep_error);
 }
 
 static void add_notes(struct buf *text, const struct run_result *run)
@@ -401,72 +323,41 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
     for (size_t i = 0; i < result->files.count; i++)
         (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files[i].name,
                          reply->files[i].mime_type, (long long)reply->files[i].size);
+    add_overflow(&text, reply, run);
     add_notes(&text, run);
     return mcp_text(text.data, text.len);
 }
 
 /*** The tool ***/
 
-/* One call under way. */
-struct execution {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    struct run *run;
-    struct progress *progress;
-};
-
-static void on_output(enum link_stream stream, const char *bytes, size_t len, void *data)
+static void on_done(struct mcp_call *call, const struct run_result *run, const struct toolbox *box,
+                    void *data)
 {
-    const struct execution *execution = data;
-    progress_add(execution->progress, stream, bytes, len);
-}
-
-static void on_done(const struct run_result *run, void *data)
-{
-    struct execution *execution = data;
-    struct mcp_call *call = execution->call;
     struct reply reply;
-    reply_init(&reply, run, execution->box->max_answer);
-    mcp_call_add(call, reply_text(&reply, run, execution->box->max_answer));
-    (void)each_image(run, execution->box->max_answer, add_image, call);
+    (void)data;
+    reply_init(&reply, run, box->max_answer);
+    mcp_call_add(call, reply_text(&reply, run, box->max_answer));
+    (void)report_images(run, box->max_answer, report_add_image, call);
     mcp_call_structured(call, &reply.result);
-    reply_done(&reply);
-    progress_free(execution->progress);
-    free(execution);
+    reply_done(&reply, run);
     mcp_call_finish(call);
-}
-
-static void on_cancel(struct mcp_call *call, void *data)
-{
-    const struct execution *execution = data;
-    (void)call;
-    run_cancel(execution->run); /* on_done finishes the call */
 }
 
 static void execute_code(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct execute_args *args = arguments;
     const struct toolbox *box = data;
-    static const struct run_events events = { .on_output = on_output, .on_done = on_done };
     const struct run_spec spec = {
-        .owner = mcp_call_owner(call),
         .session_id = args->session_id,
         .language = args->language,
         .code = args->code,
         .code_len = strlen(args->code),
         .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+        .keep_over = readable_max(box->max_answer),
     };
-    struct execution *execution = xcalloc(1, sizeof(*execution));
     struct err err = { 0 };
-    execution->call = call;
-    execution->box = box;
-    execution->progress = progress_new(box, call);
-    mcp_call_defer(call, on_cancel, execution);
-    if (session_run(box->sessions, &spec, &events, execution, &execution->run, &err) < 0) {
-        progress_free(execution->progress);
-        free(execution);
+    if (execution_start(call, box, &spec, on_done, NULL, &err) < 0)
         mcp_call_fail(call, "execute_code: %s", err.msg);
-    }
 }
 
 const struct mcp_tool tool_execute_code = {
@@ -474,12 +365,15 @@ const struct mcp_tool tool_execute_code = {
     .title = "Execute code",
     .description =
         "Runs code in an isolated sandbox and returns what it printed, the value of the last "
-        "expression, errors, and the files it made in /workspace. The sandbox has no network. "
-        "Every result names a session_id: pass it on to keep variables, imports and files for the "
-        "next call. Code that fails or runs out of time is still a successful call; read outcome "
-        "and error.",
+        "expression, plots as images, errors, and the files it made in /workspace. Every result "
+        "names a session_id: pass it to the next call to keep variables, imports and files (in "
+        "bash and sh: directory, exports and files); without it a new session starts. No "
+        "network, no input(). Code that fails or runs out of time is still a successful call: "
+        "read outcome, error and traceback, and go on in the same session. Very long output is "
+        "cut in the middle; overflow then names the file that holds all of it.",
     .input = &execute_input,
     .output = &execute_output,
     .hints = MCP_DESTRUCTIVE, /* of the session's own files, never of the host's */
+    .icons = icon_run,
     .call = execute_code,
 };

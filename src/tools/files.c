@@ -2,8 +2,10 @@
  * sandbox_read_file, sandbox_write_file, sandbox_list_files: files below /workspace. The work is
  * done inside the sandbox, as the guest's user; no path ever names anything on the host.
  */
+#include "tools/icons.h"
 #include "tools/toolbox.h"
 #include "tools/tools.h"
+#include "tools/watch.h"
 
 #include "base/buf.h"
 #include "base/text.h"
@@ -25,7 +27,8 @@ struct file_call {
     char *path;
     char *session_id; /* NULL until a session made for this call is open */
     bool base64;
-    char *content; /* to be written */
+    uint64_t offset; /* of what is read */
+    char *content;   /* to be written */
     size_t content_len;
 };
 
@@ -97,6 +100,8 @@ struct read_args {
     const char *path;
     const char *session_id;
     const char *encoding;
+    int64_t offset, length;
+    bool has_length;
 };
 static const struct field read_fields[] = {
     FIELD_STR(struct read_args, path, "File to read, relative to /workspace or absolute inside it.",
@@ -106,6 +111,11 @@ static const struct field read_fields[] = {
     FIELD_STR(struct read_args, encoding,
               "text: bytes that are not UTF-8 are replaced; base64: exactly the bytes.",
               .choices = encodings, .preset_str = "text"),
+    FIELD_INT(struct read_args, offset, "First byte to read, for files that are read in parts.",
+              RANGE(0, INT64_MAX), PRESET_INT(0)),
+    FIELD_INT(struct read_args, length,
+              "Most bytes to read; as many as the server's limit allows if left out.",
+              RANGE(1, INT64_MAX), HAS_FLAG(struct read_args, has_length)),
     FIELD_END,
 };
 static const struct shape read_input = SHAPE(struct read_args, read_fields);
@@ -115,6 +125,7 @@ struct read_result {
     const char *path;
     const char *encoding;
     int64_t size;
+    int64_t offset, length;
     bool truncated;
 };
 static const struct field read_result_fields[] = {
@@ -123,7 +134,10 @@ static const struct field read_result_fields[] = {
     FIELD_STR(struct read_result, encoding, "Of the text content.", .required = true,
               .choices = encodings),
     FIELD_INT(struct read_result, size, "Bytes of the whole file.", .required = true),
-    FIELD_BOOL(struct read_result, truncated, "Only the beginning is here.", .required = true),
+    FIELD_INT(struct read_result, offset, "Of the first byte that is here.", .required = true),
+    FIELD_INT(struct read_result, length, "Bytes of the file that are here.", .required = true),
+    FIELD_BOOL(struct read_result, truncated, "There is more behind: go on at offset + length.",
+               .required = true),
     FIELD_END,
 };
 static const struct shape read_output = SHAPE(struct read_result, read_result_fields);
@@ -160,11 +174,15 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
                                         .path = file->path,
                                         .encoding = file->base64 ? "base64" : "text",
                                         .size = (int64_t)size,
-                                        .truncated = len < size };
+                                        .offset = (int64_t)file->offset,
+                                        .length = (int64_t)len,
+                                        .truncated = file->offset + len < size };
     mcp_call_add(file->call, mcp_text(buf_str(&text), text.len));
     if (result.truncated)
-        mcp_call_add(file->call, mcp_textf("[note] only the first %zu of %llu bytes", len,
-                                           (unsigned long long)size));
+        mcp_call_add(file->call,
+                     mcp_textf("[note] only %s%zu of %llu bytes; go on with offset %llu",
+                               file->offset ? "" : "the first ", len, (unsigned long long)size,
+                               (unsigned long long)(file->offset + len)));
     mcp_call_structured(file->call, &result);
     mcp_call_finish(file_call_free(file));
 }
@@ -176,19 +194,26 @@ static void read_file(struct mcp_call *call, const void *arguments, void *data)
     struct file_call *file = file_call_new(call, box, args->path, args->session_id);
     struct link *agent;
     struct err err = { 0 };
+    uint64_t most = box->max_read;
+    if (args->has_length && (uint64_t)args->length < most)
+        most = (uint64_t)args->length;
+    file->offset = (uint64_t)args->offset;
     file->base64 = str_eq(args->encoding, "base64");
     if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        link_file_read(agent, args->path, /* offset= */ 0, box->max_read, on_read, file, &err) < 0)
+        link_file_read(agent, args->path, file->offset, most, on_read, file, &err) < 0)
         file_call_fail(file, "sandbox_read_file", err.msg);
 }
 
 const struct mcp_tool tool_read_file = {
     .name = "sandbox_read_file",
     .title = "Read a file",
-    .description = "Reads a file from /workspace of a session.",
+    .description = "Reads a file from /workspace of a session: text, or base64 for anything else. "
+                   "A file that is "
+                   "too long for one answer is read in parts with offset and length.",
     .input = &read_input,
     .output = &read_output,
     .hints = MCP_READ_ONLY,
+    .icons = icon_file,
     .call = read_file,
 };
 
@@ -238,6 +263,7 @@ static void on_written(int code, void *data)
     const struct write_result result = { .session_id = file->session_id,
                                          .path = file->path,
                                          .size = (int64_t)file->content_len };
+    watch_files_changed(file->box->watch, mcp_call_owner(file->call), file->session_id);
     mcp_call_add(file->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n",
                                        file->content_len, file->path, file->session_id));
     mcp_call_structured(file->call, &result);
@@ -304,11 +330,15 @@ static void write_file(struct mcp_call *call, const void *arguments, void *data)
 const struct mcp_tool tool_write_file = {
     .name = "sandbox_write_file",
     .title = "Write a file",
-    .description = "Writes a file in /workspace of a session, whole or not at all; what was there "
-                   "is replaced.",
+    .description =
+        "Writes a file in /workspace of a session, whole or not at all; what was there is "
+        "replaced, "
+        "folders are made. Code of the same session finds it there. Without a session_id it starts "
+        "a session and returns its id.",
     .input = &write_input,
     .output = &write_output,
     .hints = MCP_DESTRUCTIVE | MCP_IDEMPOTENT,
+    .icons = icon_file,
     .call = write_file,
 };
 
@@ -424,9 +454,12 @@ static void list_files(struct mcp_call *call, const void *arguments, void *data)
 const struct mcp_tool tool_list_files = {
     .name = "sandbox_list_files",
     .title = "List files",
-    .description = "Lists the files in a directory of /workspace of a session.",
+    .description = "Lists one directory of /workspace of a session, or all below it: files, "
+                   "directories, links, "
+                   "with their sizes. For all files with their uris see list_session_files.",
     .input = &list_input,
     .output = &list_output,
     .hints = MCP_READ_ONLY,
+    .icons = icon_files,
     .call = list_files,
 };

@@ -1,6 +1,8 @@
 /*
  * start_session, session_info, clear_session: sessions as such.
  */
+#include "tools/icons.h"
+#include "tools/packages.h"
 #include "tools/toolbox.h"
 #include "tools/tools.h"
 
@@ -18,6 +20,7 @@ struct start_args {
     int64_t workspace_mib;
     const json_t *env;
     bool has_memory, has_processes, has_cpus, has_workspace;
+    struct str_list packages;
 };
 static const struct field start_fields[] = {
     FIELD_INT(struct start_args, memory_mib,
@@ -34,6 +37,8 @@ static const struct field start_fields[] = {
     FIELD_JSON(struct start_args, env,
                "Environment variables that the session's code sees: names and texts, such as "
                "{\"TZ\": \"Europe/Berlin\"}."),
+    FIELD_STRS(struct start_args, packages, PACKAGES_HELP, .max_len = PACKAGES_MAX,
+               .item_max_len = PACKAGE_LEN_MAX),
     FIELD_END,
 };
 static const struct shape start_input = SHAPE(struct start_args, start_fields);
@@ -47,17 +52,54 @@ static const struct field start_result_fields[] = {
 };
 static const struct shape start_output = SHAPE(struct start_result, start_result_fields);
 
-static void on_open(const char *session_id, const struct err *err, void *data)
+static void started(struct mcp_call *call, const char *session_id)
 {
-    struct mcp_call *call = data;
-    if (!session_id) {
-        mcp_call_fail(call, "start_session: %s", err->msg);
-        return;
-    }
     const struct start_result result = { .session_id = session_id };
     mcp_call_add(call, mcp_textf("[session_id] %s\n", session_id));
     mcp_call_structured(call, &result);
     mcp_call_finish(call);
+}
+
+/* A start whose packages cannot be had has failed, and leaves no session. */
+static void on_installed(struct mcp_call *call, const char *session_id,
+                         const struct install_result *result, void *data)
+{
+    const struct toolbox *box = data;
+    if (result->ok) {
+        started(call, session_id);
+        return;
+    }
+    (void)session_close(box->sessions, mcp_call_owner(call), session_id); /* gone: fine */
+    packages_add_output(call, result);
+    mcp_call_fail(call, "start_session: %s", result->error);
+}
+
+/* A call that waits for its sandbox. */
+struct start_call {
+    struct mcp_call *call;
+    const struct toolbox *box;
+    struct str_list packages; /* the arguments live as long as the call */
+};
+
+static void on_open(const char *session_id, const struct err *err, void *data)
+{
+    struct start_call *start = data;
+    struct mcp_call *call = start->call;
+    const struct toolbox *box = start->box;
+    struct str_list packages = start->packages;
+    free(start);
+    if (!session_id) {
+        mcp_call_fail(call, "start_session: %s", err->msg);
+    } else if (packages.count) {
+        auto_free char *id = xstrdup(session_id);
+        struct err refused = { 0 };
+        if (packages_install_for_call(call, box, id, &packages, on_installed, &refused) < 0) {
+            (void)session_close(box->sessions, mcp_call_owner(call), id);
+            mcp_call_fail(call, "start_session: %s", refused.msg);
+        }
+    } else {
+        started(call, session_id);
+    }
 }
 
 /* A caller may lower a limit, never raise it: a wish beyond it is refused by name. */
@@ -98,20 +140,29 @@ static void start_session(struct mcp_call *call, const void *arguments, void *da
     const struct session_plan plan = { .limits = &limits,
                                        .env = ((const struct start_args *)arguments)->env };
     struct err err = { 0 };
+    const struct str_list packages = ((const struct start_args *)arguments)->packages;
+    struct start_call *start = xcalloc(1, sizeof(*start));
+    *start = (struct start_call){ call, box, packages };
     mcp_call_defer(call, NULL, NULL);
-    if (lower_limits(&limits, arguments, &err) < 0 ||
-        session_open(box->sessions, mcp_call_owner(call), &plan, on_open, call, &err) < 0)
+    bool refused = packages.count &&
+                   sessions_check_packages(box->sessions, packages.items, packages.count, &err) < 0;
+    if (refused || lower_limits(&limits, arguments, &err) < 0 ||
+        session_open(box->sessions, mcp_call_owner(call), &plan, on_open, start, &err) < 0) {
+        free(start);
         mcp_call_fail(call, "start_session: %s", err.msg);
+    }
 }
 
 const struct mcp_tool tool_start_session = {
     .name = "start_session",
     .title = "Start a session",
     .description =
-        "Makes a sandbox ahead of its first use, with environment variables and lower limits if "
-        "wanted. Not needed before execute_code, which starts a session by itself.",
+        "Makes a session ahead of its first use, with environment variables and lower limits if "
+        "wanted, and returns its session_id. Not needed before execute_code, which starts a "
+        "session by itself.",
     .input = &start_input,
     .output = &start_output,
+    .icons = icon_session,
     .call = start_session,
 };
 
@@ -253,9 +304,12 @@ static void show_session(struct mcp_call *call, const void *arguments, void *dat
 const struct mcp_tool tool_session_info = {
     .name = "session_info",
     .title = "Session info",
-    .description = "Says what a session may use, what it uses, and how long it will be kept.",
+    .description = "Says what a session may use (memory, cores, processes, files), what it uses, "
+                   "whether it is "
+                   "busy, and how long it will be kept if nobody uses it.",
     .input = &id_input,
     .output = &info_output,
+    .icons = icon_session,
     .hints = MCP_READ_ONLY,
     .call = show_session,
 };
@@ -292,9 +346,13 @@ static void clear_session(struct mcp_call *call, const void *arguments, void *da
 const struct mcp_tool tool_clear_session = {
     .name = "clear_session",
     .title = "Clear a session",
-    .description = "Ends a session and deletes its files.",
+    .description =
+        "Ends a session at once: stops what runs in it, forgets its variables and deletes its "
+        "files. "
+        "Cannot be undone. Call it when a task is done; unused sessions end by themselves, too.",
     .input = &id_input,
     .output = &clear_output,
-    .hints = MCP_DESTRUCTIVE,
+    .hints = MCP_DESTRUCTIVE | MCP_IDEMPOTENT,
+    .icons = icon_session,
     .call = clear_session,
 };

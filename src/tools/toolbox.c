@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,20 +20,14 @@ void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
     }
 }
 
-/* As json_write() writes it. */
-static size_t char_len(unsigned char c)
+static size_t char_len(char c)
 {
-    if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f')
-        return 2;
-    return c < 0x20 || c == 0x7f ? 6 : 1;
+    return json_escaped_len(&c, 1);
 }
 
 size_t toolbox_json_len(const char *text)
 {
-    size_t len = 0;
-    for (; *text; text++)
-        len += char_len((unsigned char)*text);
-    return len;
+    return json_escaped_len(text, strlen(text));
 }
 
 static bool is_inside_char(char c)
@@ -47,13 +42,13 @@ bool toolbox_cut(char **text, size_t budget)
     if (toolbox_json_len(*text) <= budget)
         return false;
     size_t half = budget > NOTE_LEN ? (budget - NOTE_LEN) / 2 : 0, used = 0;
-    while (used + char_len((unsigned char)*head) <= half)
-        used += char_len((unsigned char)*head++);
+    while (used + char_len(*head) <= half)
+        used += char_len(*head++);
     while (head > *text && is_inside_char(*head))
         head--;
     used = 0;
-    while (used + char_len((unsigned char)tail[-1]) <= half)
-        used += char_len((unsigned char)*--tail);
+    while (used + char_len(tail[-1]) <= half)
+        used += char_len(*--tail);
     while (is_inside_char(*tail))
         tail++;
     auto_buf cut = BUF_INIT(BUF_NO_CEILING);
@@ -63,4 +58,50 @@ bool toolbox_cut(char **text, size_t budget)
     free(*text);
     *text = buf_steal(&cut);
     return true;
+}
+
+bool toolbox_cut_chars(char *text, size_t max)
+{
+    size_t count = 0;
+    for (char *at = text; *at; at++) {
+        if (is_inside_char(*at) || count++ < max)
+            continue;
+        *at = '\0';
+        return true;
+    }
+    return false;
+}
+
+char *toolbox_strip(const struct buf *text)
+{
+    static const char blank[] = " \t\r\n\v\f";
+    const char *begin = buf_str(text) + strspn(buf_str(text), blank);
+    size_t len = strlen(begin);
+    while (len && strchr(blank, begin[len - 1]))
+        len--;
+    return xstrndup(begin, len);
+}
+
+void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE])
+{
+    unsigned char bytes[16];
+    random_bytes(bytes, sizeof(bytes));
+    bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
+    bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        ret += sprintf(ret, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", bytes[i]);
+}
+
+void toolbox_add_str(struct str_list *list, char *text)
+{
+    list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+    list->items[list->count++] = text;
+}
+
+void toolbox_free_strs(struct str_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free((char *)list->items[i]);
+    free(list->items);
+    *list = (struct str_list){ 0 };
 }

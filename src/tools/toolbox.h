@@ -5,17 +5,26 @@
 #include "mcp/mcp.h"
 #include "session/session.h"
 
+struct watch;
+
 struct toolbox {
     uv_loop_t *loop;
     struct sessions *sessions;
     struct engine *engine;
     struct sandbox_limits limits; /* what a caller may lower */
+    const char *python;           /* the interpreter, as sandboxes see it */
     bool strip_ansi;              /* of progress messages; results are stripped by the session */
-    size_t max_answer;            /* bytes of one result, as mcp_limits has it */
-    size_t max_read;              /* bytes of a file in one answer */
-    size_t max_write;             /* bytes of a file in one call */
-    size_t max_list;              /* entries of one listing */
+    uint64_t run_timeout_ms, session_timeout_ms;
+    size_t output_chars;     /* of each stream in a result; 0: no such limit */
+    struct current *current; /* what clients mean who name no session; owned by the maker */
+    size_t max_answer;       /* bytes of one result, as mcp_limits has it */
+    size_t max_read;         /* bytes of a file in one answer */
+    size_t max_write;        /* bytes of a file in one call */
+    size_t max_list;         /* entries of one listing */
+    struct watch *watch;     /* to be told when a tool changes files */
 };
+
+enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */
 
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
@@ -27,5 +36,19 @@ size_t toolbox_json_len(const char *text);
 /* Cuts the middle out of a text so that it takes at most `budget` bytes in JSON, and says so where it
  * was cut. False: it fits as it is, and nothing was done. */
 bool toolbox_cut(char **text, size_t budget);
+
+/* Keeps the first `max` characters; true: there were more. */
+bool toolbox_cut_chars(char *text, size_t max);
+
+/* Lists of texts that the list owns. */
+void toolbox_add_str(struct str_list *list, char *text); /* takes it */
+void toolbox_free_strs(struct str_list *list);
+
+/* A random UUID (version 4). */
+enum { TOOLBOX_UUID_SIZE = 37 };
+void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE]);
+
+/* The text without white space at its ends, owned by the caller. */
+char *toolbox_strip(const struct buf *text);
 
 #endif

@@ -2,7 +2,7 @@
 // they connect and call; each has its own file that adapts it to the functions used here:
 //
 //     revision()  stateless()  listTools()  call(name, args, options)  read(uri)  prompt(name, args)
-//     complete(prompt, argument, value)  watch(uri, onUpdate)  ask()  close()
+//     complete(prompt, argument, value)  watch(uri, onUpdate)  ask()  close()  resources()
 //
 // The one argument is JSON: mode, transport ("stdio" or "http"), command or url, server.
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -41,14 +41,14 @@ async function cancel(client) {
     return { outcome, noticed: (await count()) - before };
 }
 
-async function update(client) {
-    const uri = 'test://watched-resource';
+// The URI of which the client is told that it has changed.
+async function follow(client, uri, change) {
     let seen;
     const updated = new Promise(resolve => {
         seen = resolve;
     });
     await client.watch(uri, seen);
-    await client.call('test_trigger_resource_update');
+    await change();
     return await Promise.race([updated, sleep(10000, 'no update came', { ref: false })]);
 }
 
@@ -69,14 +69,30 @@ async function fixture(client) {
             .values,
         progress: await progress(client),
         cancelled: await cancel(client),
-        updated: await update(client),
+        updated: await follow(client, 'test://watched-resource', () =>
+            client.call('test_trigger_resource_update'),
+        ),
         asked: text(await client.ask()),
     };
 }
 
 async function belljar(client) {
     const result = await client.call('execute_code', { code: 'print(1 + 1)' });
-    return { failed: result.isError ?? false, text: text(result) };
+    const session_id = result.structuredContent.session_id;
+    const uri = `kernel://${session_id}/note.txt`;
+    await client.call('sandbox_write_file', { session_id, path: 'note.txt', content: 'made' });
+    const before = (await client.read(uri)).contents[0].text;
+    const updated = await follow(client, uri, () =>
+        client.call('execute_code', { session_id, language: 'bash', code: 'echo more >>note.txt' }),
+    );
+    return {
+        failed: result.isError ?? false,
+        text: text(result),
+        prompt: (await client.prompt('run_code', { task: 'Say hello.' })).messages[0].content.text,
+        listed: (await client.resources()).map(one => one.uri).includes(uri),
+        file: [before, (await client.read(uri)).contents[0].text],
+        updated: updated === uri,
+    };
 }
 
 export async function observe(client) {

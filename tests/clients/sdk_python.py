@@ -54,15 +54,16 @@ async def cancel(client):
     return {"outcome": outcome, "noticed": await count() - before}
 
 
-async def update(client, stateless, updates):
+async def follow(client, stateless, updates, uri, *change):
+    """The URI of which the client is told that it has changed."""
     with anyio.move_on_after(10):
         if stateless:
-            async with client.listen(resource_subscriptions=[WATCHED]) as subscription:
-                await client.call_tool("test_trigger_resource_update")
+            async with client.listen(resource_subscriptions=[uri]) as subscription:
+                await client.call_tool(*change)
                 async for event in subscription:
                     return event.uri
-        await client.subscribe_resource(WATCHED)
-        await client.call_tool("test_trigger_resource_update")
+        await client.subscribe_resource(uri)
+        await client.call_tool(*change)
         return await updates.receive()
     return "no update came"
 
@@ -95,14 +96,35 @@ async def fixture(client, stateless, updates):
         ).completion.values,
         "progress": await progress(client),
         "cancelled": await cancel(client),
-        "updated": await update(client, stateless, updates),
+        "updated": await follow(
+            client, stateless, updates, WATCHED, "test_trigger_resource_update"
+        ),
         "asked": text(await ask(client, stateless)),
     }
 
 
 async def belljar(client, stateless, updates):
     result = await client.call_tool("execute_code", {"code": "print(1 + 1)"})
-    return {"failed": bool(result.is_error), "text": text(result)}
+    session = {"session_id": result.structured_content["session_id"]}
+    uri = f"kernel://{session['session_id']}/note.txt"
+
+    async def read():
+        return (await client.read_resource(uri)).contents[0].text
+
+    note = {**session, "path": "note.txt", "content": "made"}
+    await client.call_tool("sandbox_write_file", note)
+    before = await read()
+    more = {**session, "language": "bash", "code": "echo more >>note.txt"}
+    updated = await follow(client, stateless, updates, uri, "execute_code", more)
+    prompt = await client.get_prompt("run_code", {"task": "Say hello."})
+    return {
+        "failed": bool(result.is_error),
+        "text": text(result),
+        "prompt": prompt.messages[0].content.text,
+        "listed": uri in [str(one.uri) for one in (await client.list_resources()).resources],
+        "file": [before, await read()],
+        "updated": str(updated) == uri,
+    }
 
 
 async def main(config):

@@ -38,6 +38,7 @@ await observe({
     listTools: async () => (await client.listTools()).tools,
     call: (name, args, options) => client.callTool({ name, arguments: args }, undefined, options),
     read: uri => client.readResource({ uri }),
+    resources: async () => (await client.listResources()).resources,
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),
     complete: (name, argument, value) =>
         client.complete({ ref: { type: 'ref/prompt', name }, argument: { name: argument, value } }),

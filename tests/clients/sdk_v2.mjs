@@ -32,6 +32,7 @@ await observe({
     listTools: async () => (await client.listTools()).tools,
     call: (name, args, options) => client.callTool({ name, arguments: args }, options),
     read: uri => client.readResource({ uri }),
+    resources: async () => (await client.listResources()).resources,
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),
     complete: (name, argument, value) =>
         client.complete({ ref: { type: 'ref/prompt', name }, argument: { name: argument, value } }),

@@ -68,6 +68,10 @@ def test_the_real_program(client, mode, revision, transport, target, spoken):
     assert "execute_code" in observed["tools"]
     assert observed["failed"] is False
     assert observed["text"].startswith("2\n")
+    if not isinstance(client, Inspector):  # each of its commands is a client of its own
+        assert observed["listed"] and observed["updated"]
+        assert observed["file"] == ["made", "mademore\n"]
+        assert observed["prompt"].endswith("Say hello.\n")
 
 
 def test_an_interrupted_inspector_cancels_its_call(target, fixture_count, tmp_path):

@@ -124,7 +124,8 @@ class Jar(belljar.Stdio):
         threading.Thread(target=self._read_lines, daemon=True).start()
         try:
             if not self.modern_era:
-                self.call("initialize", belljar.initialize()["params"], timeout=10)
+                opening = belljar.initialize()["params"]
+                self.opening = self.call("initialize", opening, timeout=10)
                 self.send(notification("notifications/initialized"))
         except BaseException:
             self.kill()

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -169,7 +170,7 @@ def test_a_token_file_must_exist(cli):
         (["config", "--config", "--json"], "flag --config: needs the name of a file"),
         (["config", "--config", "/nonexistent"], "open /nonexistent: No such file or directory"),
         (["config", "--config", "/"], "read /: Is a directory"),
-        (["config", "--json", "--markdown"], "--json and --markdown exclude each other"),
+        (["config", "--json", "--markdown"], "--json, --markdown and --man exclude each other"),
         (
             ["config", "--log-level=\x1b[31mloud"],
             r'flag --log-level: log_level: "\u001b[31mloud" is not allowed; '
@@ -246,5 +247,36 @@ def test_version(cli):
     assert text.startswith("belljar ")
 
 
-def test_the_manual_in_docs_is_up_to_date(cli):
-    assert cli("config", "--markdown") == (ROOT / "docs/configuration.md").read_text()
+@pytest.mark.parametrize("flag, file", [("--markdown", "configuration.md"), ("--man", "belljar.1")])
+def test_the_manual_in_docs_is_up_to_date(cli, flag, file):
+    assert cli("config", flag) == (ROOT / "docs" / file).read_text()
+
+
+def test_the_manual_page_names_every_command_and_option(cli):
+    page = cli("config", "--man").replace("\\-", "-")
+    for name in ["serve", "run", "doctor", "config", "client-config", "help", "version"]:
+        assert f"\n.B belljar {name}" in page
+    for key in cli.values():
+        assert f"\\fB--{key.replace('_', '-').replace('.', '-')}\\fR" in page
+
+
+def test_the_manual_page_has_no_mistakes(cli, tmp_path):
+    checker = shutil.which("mandoc") or shutil.which("groff")
+    if not checker:
+        pytest.skip("neither mandoc nor groff is here to read it")
+    page = tmp_path / "belljar.1"
+    page.write_text(cli("config", "--man"))
+    lint = (
+        ["-Tlint", "-Wwarning"] if checker.endswith("mandoc") else ["-man", "-ww", "-Tutf8", "-z"]
+    )
+    done = subprocess.run([checker, *lint, page], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+
+
+def test_every_option_has_a_value_and_a_source(cli):
+    printed = cli("config")
+    values = cli.values()
+    for key, row in values.items():
+        assert set(row) <= {"value", "source", "where"} and row["source"] == "default"
+        line = next(one for one in printed.splitlines() if one.lstrip("# ").startswith(f"{key}:"))
+        assert line.endswith("  # default")

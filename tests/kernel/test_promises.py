@@ -1407,3 +1407,65 @@ def test_children_of_a_zygote_collect_garbage_and_know_their_thread(zygote):
         one.run("import os, threading; threading.main_thread().native_id == os.getpid()").text
         == "True"
     )
+
+
+# --- packages -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line, wanted",
+    [
+        ("%pip install six", ["six"]),
+        ("!pip install six requests", ["six", "requests"]),
+        ("!pip3 install -q -U six", ["six"]),
+        ("!python -m pip install 'six >= 1' 2>/dev/null", ["six >= 1"]),
+        ("!uv pip install six>=1,<2 > /dev/null", ["six>=1,<2"]),
+        ("%uv pip install six", ["six"]),
+        ("!pip install --index-url http://x six", ["--index-url", "http://x", "six"]),
+        ("!pip install git+https://x/y", ["git+https://x/y"]),
+    ],
+)
+def test_the_server_is_asked_to_install(kernel, line, wanted):
+    kernel.start(f"print('before')\n{line}\nprint(_exit_code)")
+    asked = kernel.receive()
+    assert asked["op"] == "install" and asked["packages"] == wanted, asked
+    kernel.send(op="installed", id=asked["id"], ok=True, error=None, paths=["/nowhere/new"])
+    done = kernel.finish()
+    assert done.stdout == "before\n0\n", done
+    assert kernel.run("import sys; sys.path[:2]").text == "['', '/nowhere/new']"
+
+
+def test_a_refused_install_is_told(kernel):
+    kernel.start("!pip install six\nprint(_exit_code)")
+    asked = kernel.receive()
+    kernel.send(op="installed", id=asked["id"], ok=False, error="no such thing", paths=[])
+    done = kernel.finish()
+    assert done.stdout == "1\n" and "ERROR: no such thing" in done.stderr, done
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["!echo pip install six", "!pip install six && true", "!pip --version", "!true pip install"],
+)
+def test_other_commands_are_not_for_the_server(kernel, line):
+    assert kernel.run(line).status == "ok"
+
+
+def test_an_answer_that_comes_too_late_is_ignored(kernel):
+    kernel.start("!pip install six")
+    asked = kernel.receive()
+    kernel.interrupt()
+    done = kernel.finish()
+    assert done.status == "interrupted", done
+    kernel.send(op="installed", id=asked["id"], ok=True, error=None, paths=[])
+    assert kernel.run("1 + 1").text == "2"
+
+
+def test_directories_of_packages_come_first_and_once(kernel):
+    paths = ["/nowhere/b", "/nowhere/a"]
+    for _ in range(2):
+        code = "import sys, os; sys.path[:3], os.environ['PYTHONPATH']"
+        kernel.number += 1
+        kernel.send(op="execute", id=kernel.number, code=code, paths=paths)
+        done = kernel.finish()
+        assert done.text == "(['', '/nowhere/b', '/nowhere/a'], '/nowhere/b:/nowhere/a')", done

@@ -498,7 +498,41 @@ static void test_flags_in_each_form(void **state)
     }
 }
 
-/*** Refusals, word by word ***/
+/*** Refusals ***/
+
+/* No option allows a control character, whatever its type. */
+static void test_every_option_refuses_with_place_and_remedy(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < config_options_count; i++) {
+        const struct option *option = &config_options[i];
+        auto_free char *flag_name = option_flag(option), *variable_name = option_variable(option);
+        auto_free char *file = xasprintf("# one\n%s: \"a\\x01\"", option->key);
+        auto_free char *variable = xasprintf("%s=a\x01", variable_name);
+        auto_free char *flag = xasprintf("%s=a\x01", flag_name);
+        auto_free char *from_variable = xasprintf("environment variable %s", variable_name);
+        auto_free char *from_flag = xasprintf("flag %s", flag_name);
+        const struct {
+            struct given given;
+            const char *place;
+        } cases[] = {
+            { { .system = file }, "s.yaml:2" },
+            { { .env = { variable } }, from_variable },
+            { { .args = { flag } }, from_flag },
+        };
+        auto_free char *allowed = option_allowed(option);
+        for (size_t at = 0; at < ARRAY_SIZE(cases); at++) {
+            auto_config config = { 0 };
+            struct err err = { 0 };
+            auto_free char *want = xasprintf(
+                "%s: %s: %s is not allowed; expected %s", cases[at].place, option->key,
+                option->secret ? "the value (2 bytes, not shown)" : "\"a\\u0001\"", allowed);
+            want[sizeof(err.msg) - 1 < strlen(want) ? sizeof(err.msg) - 1 : strlen(want)] = '\0';
+            CHECK_INT(want, load(&cases[at].given, &config, &err), -EINVAL);
+            CHECK_STR(want, err.msg, want);
+        }
+    }
+}
 
 static void test_a_bad_setting_is_named_with_its_place(void **state)
 {
@@ -957,6 +991,7 @@ int main(void)
         cmocka_unit_test(test_an_alias_counts_in_its_profile_only),
         cmocka_unit_test(test_lists_replace_each_other_but_flags_add_up),
         cmocka_unit_test(test_flags_in_each_form),
+        cmocka_unit_test(test_every_option_refuses_with_place_and_remedy),
         cmocka_unit_test(test_a_bad_setting_is_named_with_its_place),
         cmocka_unit_test(test_a_list_holds_no_more_than_its_limit),
         cmocka_unit_test(test_variables_that_are_not_ours_are_let_pass),

@@ -10,17 +10,20 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "engine/native/sys.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -420,6 +423,92 @@ static void sandbox_is_closed_to_users_too(void **state)
     as_ordinary_user(sandbox_is_closed);
 }
 
+/* A socket that listens on a free port of loopback. */
+static int listen_somewhere(uint16_t *ret_port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* An installer's sandbox: in the host's network, but not in reach of its programs. */
+static void installers_reach_what_they_need(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct guest guest;
+    struct err err = { 0 };
+    uint16_t good, other;
+    int listeners[] = { listen_somewhere(&good), listen_somewhere(&other) };
+    rig_prepare(&rig);
+    const struct engine_network network = { .wheels = "/usr/share",
+                                            .ports = { good },
+                                            .n_ports = 1 };
+    rig.options.network = &network;
+    if (engine_open(&rig.loop, "native", &rig.options, &rig.engine, &err) < 0)
+        FAIL("engine_open: %s", err.msg);
+    guest_start(&guest, &rig);
+
+    char ours[64] = "", script[512];
+    assert_true(readlink("/proc/self/ns/net", ours, sizeof(ours) - 1) > 0);
+    check_line(guest_run(&guest, "readlink /proc/self/ns/net"), ours);
+    (void)snprintf(script, sizeof(script),
+                   "for p in %u %u; do bash -c \"exec 3<>/dev/tcp/127.0.0.1/$p\" 2>/dev/null && "
+                   "echo reached $p; done; true",
+                   good, other);
+    char reached[32];
+    (void)snprintf(reached, sizeof(reached), "reached %u\n", good);
+    const char *text = guest_run(&guest, script);
+    check_line(text, reached);
+    (void)snprintf(reached, sizeof(reached), "reached %u\n", other);
+    bool by_port = sys_landlock_abi() >= 4;
+    CHECK("other ports are closed where the kernel can", !by_port || !strstr(text, reached));
+    text = guest_run(&guest, "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1");
+    check_line(text, "not permitted");
+    text = guest_run(&guest, "ls /opt/belljar/wheels; touch /opt/belljar/wheels/x 2>&1; "
+                             "ls /home /root /var/lib 2>&1; readlink /etc/resolv.conf");
+    check_line(text, "Read-only");
+    check_line(text, ENGINE_NETWORK_FILES "/resolv.conf\n");
+    CHECK("no home", strstr(text, "/home") != NULL && strstr(text, "No such file"));
+    guest_end(&guest);
+    rig_close(&rig);
+    for (size_t i = 0; i < ARRAY_SIZE(listeners); i++)
+        close(listeners[i]);
+}
+
+static void installers_of_users_too(void **state)
+{
+    (void)state;
+    as_ordinary_user(installers_reach_what_they_need);
+}
+
+/* Its failure is told by the first start: nobody waited for it. */
+static void installers_that_cannot_be_are_told(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct err err = { 0 };
+    struct guest guest;
+    rig_prepare(&rig);
+    const struct engine_network network = { .wheels = "/no/such/directory" };
+    rig.options.network = &network;
+    assert_int_equal(engine_open(&rig.loop, "native", &rig.options, &rig.engine, &err), 0);
+    guest_begin(&guest, &rig);
+    rig_wait(&rig, &guest.started, "a start");
+    assert_null(guest.sandbox);
+    bool early = strstr(guest.err.msg, "the spawner has died") != NULL;
+    CHECK(guest.err.msg, early || strstr(guest.err.msg, "/no/such/directory"));
+    rig_close(&rig);
+    CHECK("nothing left", nothing_left(&rig));
+}
+
 static void outside_uids_are_unique(void **state)
 {
     (void)state;
@@ -805,6 +894,9 @@ int main(void)
         cmocka_unit_test(layers_have_names),
         cmocka_unit_test(sandbox_is_closed),
         cmocka_unit_test(sandbox_is_closed_to_users_too),
+        cmocka_unit_test(installers_reach_what_they_need),
+        cmocka_unit_test(installers_of_users_too),
+        cmocka_unit_test(installers_that_cannot_be_are_told),
         cmocka_unit_test(outside_uids_are_unique),
         cmocka_unit_test(limits_hold_and_are_counted),
         cmocka_unit_test(many_leave_no_trace),

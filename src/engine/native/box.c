@@ -31,7 +31,8 @@ int box_namespaces(const struct native_host *host)
     /* v2: the spawner's, made once, whose root is this instance's directory. A process may only be
      * put into a cgroup that its cgroup namespace shows, and the guest's leaf is not below ours. */
     int cgroup = host->cgroups.kind == CGROUP_V2 ? 0 : CLONE_NEWCGROUP;
-    return CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | cgroup;
+    int network = host->network ? 0 : CLONE_NEWNET;
+    return CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | network | cgroup;
 }
 
 void box_setup(const struct native_host *host, const struct sandbox_limits *limits,

@@ -139,12 +139,25 @@ static void add_tree(struct cgroups *cgroups, unsigned bits, const char *path)
     cgroups->controllers |= bits;
 }
 
+/* A second engine of the same process: the first has moved it into a leaf, beside which there is room
+ * and controllers are passed on already. */
+static void leave_server_leaf(char *dir)
+{
+    static const char begin[] = "/belljar-", end[] = "-server";
+    char *last = strrchr(dir, '/');
+    size_t len = last ? strlen(last) : 0;
+    if (len > sizeof(begin) + sizeof(end) && strncmp(last, begin, sizeof(begin) - 1) == 0 &&
+        strcmp(last + len - (sizeof(end) - 1), end) == 0)
+        *last = '\0';
+}
+
 static bool find_v2(struct cgroups *cgroups, const struct mount_line *mount)
 {
     char cgroup[CGROUP_PATH_MAX], dir[CGROUP_PATH_MAX], path[CGROUP_PATH_MAX + 32], list[512];
     if (strcmp(mount->type, "cgroup2") != 0 || !own_cgroup(NULL, cgroup, sizeof(cgroup)))
         return false;
     own_directory(mount, cgroup, dir, sizeof(dir));
+    leave_server_leaf(dir);
     (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
     read_line(path, list, sizeof(list));
     unsigned bits = list_controllers(list) & CGROUP_LIMITS;

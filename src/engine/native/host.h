@@ -33,7 +33,9 @@ struct zygote_options {
 
 struct native_host {
     const char *rootfs;
-    const char *runtime; /* "" : none */
+    const char *runtime;                  /* "" : none */
+    const char *packages;                 /* "" : none */
+    const struct engine_network *network; /* NULL: none */
     struct zygote_options zygote;
     bool own_uids;     /* one outside uid per sandbox, from a range; else everybody is the caller */
     uint32_t uid_base; /* outside: the spawner; the sandboxes' follow */

@@ -81,7 +81,9 @@ static int name_host(struct inside *inside, const char **ret_detail)
 
 static int loopback_up(struct inside *inside, const char **ret_detail)
 {
-    (void)inside, (void)ret_detail;
+    (void)ret_detail;
+    if (inside->host->network)
+        return 0; /* the host's, and not ours to change */
     auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;

@@ -79,8 +79,8 @@ static pid_t clone_spawner(const struct native_host *host, int wire, int *ret_pi
     if (pipe2(go, O_CLOEXEC) < 0)
         return -errno;
     struct clone_args args = {
-        .flags = CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET |
-                 CLONE_NEWIPC | CLONE_NEWUTS,
+        .flags = CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
+                 CLONE_NEWUTS | (host->network ? 0 : CLONE_NEWNET),
         .pidfd = (uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
     };

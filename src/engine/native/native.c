@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ struct native {
     uv_loop_t *loop;
     uv_poll_t *poll; /* freed by its close callback */
     struct timer *deliver, *tick, *refill;
+    bool network;       /* as options.network was */
     bool lost;          /* the spawner is gone */
     bool refill_failed; /* not before the next tick */
 
@@ -410,6 +412,8 @@ static void on_event(struct native *native, const struct wire_event *event, int 
         on_created(native, slot, steal_fd(&stream));
     } else if (event->kind == WIRE_FAILED && slot->state == SLOT_CREATING) {
         on_failed(native, slot, event);
+    } else if (event->kind == WIRE_FAILED && slot->state == SLOT_FREE) {
+        log_error("the spawner cannot start: %s", event->step); /* its end follows */
     } else if (event->kind == WIRE_GONE && slot->state == SLOT_LEAVING) {
         slot->state = SLOT_FREE;
         native->n_leaving--;
@@ -472,7 +476,8 @@ static void close_wire(struct native *native)
 /* With the spawner every sandbox has ended, and there is no way to get another. */
 static void on_lost(struct native *native)
 {
-    log_error("the spawner has died, and all sandboxes with it; restart belljar");
+    log_error("the spawner of %s has died, and all of them with it; restart belljar",
+              native->network ? "installers" : "sandboxes");
     native->lost = true;
     close_wire(native);
     struct err err;
@@ -653,8 +658,11 @@ static int try_one(struct native *native, struct err *err)
         return err_set(err, EAGAIN, "no place for a sandbox");
     struct wire_event event;
     int fd = -1, r;
-    while ((r = receive(native, 0, &event, &fd)) == 0)
-        ;
+    while ((r = receive(native, 0, &event, &fd)) == 0) {
+        struct pollfd watched = { .fd = native->started.wire, .events = POLLIN };
+        (void)poll(&watched, 1,
+                   -1); /* the loop's poll has made the socket one that does not wait */
+    }
     if (r < 0)
         return err_set(err, EIO, "the spawner died at its first sandbox");
     if (event.kind == WIRE_FAILED)
@@ -677,6 +685,9 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->options = *options;
     native->options.rootfs = xstrdup(options->rootfs ? options->rootfs : "");
     native->options.state_dir = native->options.instance = NULL; /* not kept */
+    native->options.packages = NULL;
+    native->options.network = NULL;
+    native->network = options->network != NULL;
     native->options.kernels.python = NULL;
     native->options.kernels.preload = NULL;
     native->started = started;
@@ -698,7 +709,7 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
         native->poll = NULL;
         r = err_set(err, -r, "watch the spawner: %s", uv_strerror(r));
     }
-    if (r == 0)
+    if (r == 0 && !options->network)
         r = try_one(native, err);
     if (r < 0) {
         native_close(&native->base);

@@ -42,17 +42,29 @@ static int make_agent(struct err *err)
     return steal_fd(&fd);
 }
 
-/* A second wall behind the network namespace: no abstract socket across the border. Where the kernel is
- * older than 6.12 there is just the first. Signals are left to the pid namespace: a kernel that has been
+/* A second wall behind the network namespace: no abstract socket across the border (Linux 6.12). Where the
+ * kernel is older there is just the first. Signals are left to the pid namespace: a kernel that has been
  * forked into the sandbox cannot be in the agent's domain, which is inherited only, and neither the agent
- * nor a run could end it then. */
-static int make_landlock(void)
+ * nor a run could end it then. With the host's network no kernel is forked, and TCP goes to the ports that
+ * are needed (6.7). */
+static int make_landlock(const struct engine_network *network)
 {
-    struct landlock_ruleset_6 ruleset = {
-        .scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET,
-    };
-    int fd = sys_landlock_abi() >= 6 ? sys_landlock_create(&ruleset) : -1;
-    return fd < 0 ? -1 : fd;
+    int abi = sys_landlock_abi();
+    struct landlock_ruleset_6 ruleset = { 0 };
+    if (abi >= 6)
+        ruleset.scoped = LANDLOCK_6_SCOPE_ABSTRACT_UNIX_SOCKET;
+    if (abi >= 6 && network)
+        ruleset.scoped |= LANDLOCK_6_SCOPE_SIGNAL;
+    if (abi >= 4 && network)
+        ruleset.handled_access_net = LANDLOCK_4_BIND_TCP | LANDLOCK_4_CONNECT_TCP;
+    if (!ruleset.scoped && !ruleset.handled_access_net)
+        return -1;
+    auto_fd fd = sys_landlock_create(&ruleset);
+    size_t n_ports = network && ruleset.handled_access_net ? network->n_ports : 0;
+    for (size_t i = 0; fd >= 0 && i < n_ports; i++)
+        if (sys_landlock_allow_port(fd, LANDLOCK_4_CONNECT_TCP, network->ports[i]) < 0)
+            return -1;
+    return fd < 0 ? -1 : steal_fd(&fd);
 }
 
 static unsigned limit_layers(const struct cgroups *cgroups)
@@ -93,12 +105,14 @@ static int check_range(const struct engine_options *options, struct err *err)
     return 0;
 }
 
-static int fill(struct native_host *host, const struct engine_options *options,
+static int fill(struct native_host *host, const struct engine_options *options, pid_t server,
                 unsigned *ret_layers, struct err *err)
 {
     *host = (struct native_host){
         .rootfs = options->rootfs ? options->rootfs : "",
         .runtime = options->runtime ? options->runtime : "",
+        .packages = options->packages ? options->packages : "",
+        .network = options->network,
         .zygote = { .python = options->kernels.python ? options->kernels.python : "",
                     .preload = options->kernels.preload,
                     .n_preload = options->kernels.n_preload,
@@ -121,13 +135,14 @@ static int fill(struct native_host *host, const struct engine_options *options,
     if (r == 0)
         r = seccomp_build(SECCOMP_SPAWNER, &host->spawner_filter, err);
     if (r == 0)
-        r = seccomp_build(SECCOMP_AGENT, &host->agent_filter, err);
+        r = seccomp_build(host->network ? SECCOMP_AGENT_NETWORK : SECCOMP_AGENT,
+                          &host->agent_filter, err);
     if (r == 0)
         r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
                           &host->guest_filter, err);
     if (r == 0)
         r = host->agent = make_agent(err);
-    if (r >= 0 && (r = host->server = sys_pidfd_open(getpid())) < 0)
+    if (r >= 0 && (r = host->server = sys_pidfd_open(server)) < 0)
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
         r = instance_open(options->state_dir, options->instance, &host->instance, err);
@@ -135,10 +150,11 @@ static int fill(struct native_host *host, const struct engine_options *options,
         r = instance_note(&host->instance, err);
     if (r < 0)
         return r;
-    host->landlock = make_landlock();
+    host->landlock = make_landlock(host->network);
     instance_clean_others(&host->instance);
     cgroups_open(&host->cgroups, options->instance, host->own_uids ? options->uid_base : geteuid());
-    *ret_layers = ALWAYS | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
+    unsigned always = host->network ? ALWAYS & ~LAYER_NET_NS : ALWAYS;
+    *ret_layers = always | limit_layers(&host->cgroups) | (host->own_uids ? LAYER_OWN_UID : 0) |
                   (host->landlock >= 0 ? LAYER_LANDLOCK : 0);
     return check_layers(host, *ret_layers, options->allow_missing, err);
 }
@@ -215,16 +231,60 @@ static const char *userns_hint(int code)
                : "";
 }
 
+/* The keeper of an engine that nobody waits for: all that takes time is done beside the server. Its
+ * first word, good or bad, comes to the server's loop like all others. */
+static _Noreturn void keep_later(const struct engine_options *options, int wire)
+{
+    struct native_host host;
+    struct err err = { 0 };
+    unsigned layers;
+    host_deafen(); /* before there is something to leave behind */
+    if (fill(&host, options, getppid(), &layers, &err) == 0)
+        keeper_run(&host, wire);
+    undo(&host);
+    struct wire_event failed = { .kind = WIRE_FAILED };
+    (void)snprintf(failed.step, sizeof(failed.step), "%.*s", (int)sizeof(failed.step) - 1, err.msg);
+    (void)!send(wire, &failed, sizeof(failed), MSG_NOSIGNAL); /* it may be gone */
+    _exit(1);
+}
+
+static int open_later(const struct engine_options *options, struct native_started *ret,
+                      struct err *err)
+{
+    int wires[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
+        return err_sys(err, errno, "make the spawner's socket");
+    bool own_uids = geteuid() == 0;
+    uint32_t slots = own_uids ? (options->uid_count - 1) / 2 : WIRE_SLOTS_MAX;
+    pid_t keeper = fork();
+    if (keeper == 0) {
+        close(wires[0]);
+        keep_later(options, wires[1]);
+    }
+    close(wires[1]);
+    if (keeper < 0) {
+        close(wires[0]);
+        return err_sys(err, errno, "fork");
+    }
+    *ret = (struct native_started){ .wire = wires[0],
+                                    .keeper = keeper,
+                                    .slots = slots < WIRE_SLOTS_MAX ? slots : WIRE_SLOTS_MAX,
+                                    .own_uids = own_uids };
+    return 0;
+}
+
 int native_host_open(const struct engine_options *options, struct native_started *ret,
                      struct err *err)
 {
+    if (options->network)
+        return open_later(options, ret, err);
     struct native_host host;
     struct native_started started = { .wire = -1 };
     struct guard guard = { .pid = -1, .done = -1 };
     int r = guard_start(options, &guard, err), wires[2] = { -1, -1 };
     if (r < 0)
         return r;
-    r = fill(&host, options, &started.layers, err);
+    r = fill(&host, options, getpid(), &started.layers, err);
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
         r = err_sys(err, errno, "make the spawner's socket");
     if (r < 0) {

@@ -51,6 +51,8 @@ static const char *const directories[] = {
     "run",
     "run/belljar",
     "workspace",
+    "home",
+    "home/user",
     "var",
     "sys",
     "sys/devices",
@@ -59,6 +61,8 @@ static const char *const directories[] = {
     "opt",
     "opt/belljar",
     "opt/belljar/runtime",
+    "opt/belljar/packages",
+    "opt/belljar/wheels",
     ".empty", /* covers directories of /proc */
 };
 
@@ -72,21 +76,33 @@ static const struct {
     { "dev/ptmx", "pts/ptmx" },
     { "var/tmp", "/tmp" },
     { "var/run", "/run" },
+    /* Where the programs that profiles replace ran their code. */
+    { "app", "/workspace" },
+    { "home/user/session", "/workspace" },
 };
 
-static const struct {
+struct etc_file {
     const char *path, *text;
-} etc_files[] = {
+};
+static const struct etc_file etc_files[] = {
     { "etc/passwd", "root:x:0:0:root:/workspace:/bin/sh\n"
                     "guest:x:1000:1000:guest:/workspace:/bin/bash\n"
                     "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n" },
     { "etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n" },
-    { "etc/hosts", "127.0.0.1 localhost " PLAN_HOSTNAME "\n::1 localhost\n" },
     { "etc/hostname", PLAN_HOSTNAME "\n" },
+};
+static const struct etc_file etc_offline[] = {
+    { "etc/hosts", "127.0.0.1 localhost " PLAN_HOSTNAME "\n::1 localhost\n" },
     { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"
                            "protocols: files\n" },
     { "etc/resolv.conf", "" },
 };
+static const struct etc_file etc_online[] = {
+    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
+                           "protocols: files\n" },
+};
+/* With a network; with a rootfs, whose /etc is as it is, they are the host's of this moment. */
+static const char *const network_files[] = { "etc/resolv.conf", "etc/hosts" };
 /* Files whose content is copied from the host, directories that are bound; what the host lacks is
  * left out. All are public. */
 static const char *const host_copies[] = {
@@ -164,14 +180,25 @@ static int bind_host(int host, int root, const char *path, uint64_t attributes, 
     return r < 0 ? err_sys(err, -r, "attach %s", path) : 0;
 }
 
-/* What the operator's `runtime` holds, read-only, at ENGINE_RUNTIME. */
-static int bind_runtime(int runtime, int root, struct err *err)
+/* What a directory of the operator's holds, read-only. `place` is absolute, as sandboxes see it. */
+static int show(int dir, int root, const char *place, struct err *err)
 {
-    auto_fd tree = sys_clone_tree(runtime, ".");
+    auto_fd tree = dir < 0 ? -1 : sys_clone_tree(dir, ".");
+    if (dir < 0)
+        return 0;
     int r = tree < 0 ? tree : sys_mount_restrict(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, READ_ONLY);
     if (r == 0)
-        r = sys_attach_tree(tree, root, &ENGINE_RUNTIME[1]);
-    return r < 0 ? err_sys(err, -r, "show the runtime") : 0;
+        r = sys_attach_tree(tree, root, place + 1);
+    return r < 0 ? err_sys(err, -r, "show %s", place) : 0;
+}
+
+/* -1: there is none, or it cannot be opened and err says why. */
+static int open_shown(const char *path, const char *what, struct err *err)
+{
+    int fd = *path ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (*path && fd < 0)
+        (void)err_sys(err, errno, "open %s %s", what, path);
+    return fd;
 }
 
 /* A directory of programs: bound, or the same link as on the host (bin -> usr/bin). */
@@ -196,13 +223,51 @@ static int make_skeleton(int root, struct err *err)
     return 0;
 }
 
-static int add_host_programs(int host, int root, struct err *err)
+static int make_etc(int root, const struct etc_file *files, size_t n, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < n && r == 0; i++)
+        r = make_file(root, files[i].path, files[i].text, strlen(files[i].text), err);
+    return r;
+}
+
+static int add_network_etc(int root, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(network_files); i++) {
+        char target[128];
+        (void)snprintf(target, sizeof(target), ENGINE_NETWORK_FILES "/%s",
+                       strchr(network_files[i], '/') + 1);
+        if (symlinkat(target, root, network_files[i]) < 0)
+            return err_sys(err, errno, "template: %s", network_files[i]);
+    }
+    return make_etc(root, etc_online, ARRAY_SIZE(etc_online), err);
+}
+
+/* Over the rootfs's own; where it has none, its programs do without. */
+static int cover_network_etc(int host, int root, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(network_files); i++) {
+        auto_fd tree = sys_clone_tree(host, network_files[i]);
+        int r =
+            tree < 0 ? tree : sys_mount_restrict(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, READ_ONLY);
+        if (r == 0)
+            r = sys_attach_tree(tree, root, network_files[i]);
+        if (r < 0 && r != -ENOENT)
+            return err_sys(err, -r, "show %s", network_files[i]);
+    }
+    return 0;
+}
+
+static int add_host_programs(int host, int root, bool network, struct err *err)
 {
     int r = 0;
     for (size_t i = 0; i < ARRAY_SIZE(programs) && (r == 0 || r == -ENOENT); i++)
         r = bind_or_link(host, root, programs[i], err);
-    for (size_t i = 0; i < ARRAY_SIZE(etc_files) && (r == 0 || r == -ENOENT); i++)
-        r = make_file(root, etc_files[i].path, etc_files[i].text, strlen(etc_files[i].text), err);
+    if (r == 0 || r == -ENOENT)
+        r = make_etc(root, etc_files, ARRAY_SIZE(etc_files), err);
+    if (r == 0)
+        r = network ? add_network_etc(root, err)
+                    : make_etc(root, etc_offline, ARRAY_SIZE(etc_offline), err);
     for (size_t i = 0; i < ARRAY_SIZE(host_binds) && (r == 0 || r == -ENOENT); i++)
         r = bind_host(host, root, host_binds[i], READ_ONLY, err);
     return r == -ENOENT ? 0 : r;
@@ -286,8 +351,9 @@ static int pivot(struct err *err)
     return r < 0 ? err_sys(err, -r, "make the root read-only") : 0;
 }
 
-int root_template(const char *rootfs, const char *runtime, bool with_zygote, struct err *err)
+int root_template(const struct root_plan *plan, struct err *err)
 {
+    const char *rootfs = plan->rootfs;
     /* First: nothing that is mounted from here on may show outside. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, errno, "make mounts private");
@@ -296,22 +362,33 @@ int root_template(const char *rootfs, const char *runtime, bool with_zygote, str
     auto_fd chosen = open(*rootfs ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (host < 0 || chosen < 0)
         return err_sys(err, errno, "open rootfs %s", rootfs);
-    auto_fd shown = *runtime ? open(runtime, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (*runtime && shown < 0)
-        return err_sys(err, errno, "open runtime %s", runtime);
+    struct err unopened = { 0 };
+    auto_fd runtime = open_shown(plan->runtime, "runtime", &unopened);
+    auto_fd packages = open_shown(plan->packages, "package_dir", &unopened);
+    auto_fd wheels =
+        plan->network ? open_shown(plan->network->wheels, "package_wheels", &unopened) : -1;
+    if (unopened.code)
+        return err_set(err, unopened.code, "%s", unopened.msg);
     auto_fd root = mount_new_root(err);
     if (root < 0)
         return root;
 
     int r = make_skeleton(root, err);
     if (r == 0)
-        r = *rootfs ? add_rootfs(chosen, root, err) : add_host_programs(host, root, err);
+        r = *rootfs ? add_rootfs(chosen, root, err)
+                    : add_host_programs(host, root, plan->network != NULL, err);
+    if (r == 0 && *rootfs && plan->network)
+        r = cover_network_etc(host, root, err);
     for (size_t i = 0; i < ARRAY_SIZE(host_copies) && r == 0; i++)
         if (!*rootfs || strncmp(host_copies[i], "etc/", 4) != 0)
             r = copy_file(host, root, host_copies[i], err);
-    if (r == 0 && shown >= 0)
-        r = bind_runtime(shown, root, err);
-    if (r == 0 && with_zygote)
+    if (r == 0)
+        r = show(runtime, root, ENGINE_RUNTIME, err);
+    if (r == 0)
+        r = show(packages, root, ENGINE_PACKAGES, err);
+    if (r == 0)
+        r = show(wheels, root, ENGINE_WHEELS, err);
+    if (r == 0 && plan->with_zygote)
         r = add_zygote(root, err);
     for (size_t i = 0; i < ARRAY_SIZE(devices) && r == 0; i++)
         r = bind_host(host, root, devices[i], DEVICE, err);

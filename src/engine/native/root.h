@@ -8,10 +8,16 @@
 
 #include "engine/engine.h"
 
-/* In the spawner, in a fresh mount and pid namespace. `rootfs` "": the host's own programs; `runtime`
- * is shown at ENGINE_RUNTIME, "" : nothing is. `with_zygote`: the zygote's files are put where it looks
- * for them, and where each sandbox mounts something else. */
-int root_template(const char *rootfs, const char *runtime, bool with_zygote, struct err *err);
+/* In the spawner, in a fresh mount and pid namespace. */
+struct root_plan {
+    const char *rootfs;                   /* "" : the host's own programs */
+    const char *runtime;                  /* shown at ENGINE_RUNTIME; "" : nothing is */
+    const char *packages;                 /* shown at ENGINE_PACKAGES; "" : nothing is */
+    const struct engine_network *network; /* NULL: none */
+    /* The zygote's files are put where it looks for them, and where each sandbox mounts something else. */
+    bool with_zygote;
+};
+int root_template(const struct root_plan *plan, struct err *err);
 
 /* In a sandbox's child, in its copy of the template, as the agent's user: fresh /proc with its masks,
  * /tmp, /dev/shm, /dev/pts, /workspace, /run/belljar. Allocates nothing. Returns 0 or -errno, and

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #if defined(__x86_64__)
@@ -40,15 +41,23 @@ static const struct sock_filter prologue[] = {
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 };
 
+/* Abstract names belong to the network namespace, so with the host's they would be the host's. */
+static bool makes_unix_socket(const struct syscall_rule *rule)
+{
+    return strcmp(rule->name, "socket") == 0 && rule->n_tests && rule->tests[0].value == AF_UNIX;
+}
+
 static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
 {
+    if (role == SECCOMP_AGENT_NETWORK && makes_unix_socket(rule))
+        return false;
     switch (rule->who) {
     case CALL_ALL:
         return true;
     case CALL_SETUP:
         return role == SECCOMP_SPAWNER;
     case CALL_AGENT:
-        return role == SECCOMP_SPAWNER || role == SECCOMP_AGENT;
+        return role == SECCOMP_SPAWNER || role == SECCOMP_AGENT || role == SECCOMP_AGENT_NETWORK;
     case CALL_OWN_UID:
         return role != SECCOMP_GUEST_SHARED;
     case CALL_SHARED_UID:

@@ -25,6 +25,7 @@
 enum seccomp_role {
     SECCOMP_SPAWNER,
     SECCOMP_AGENT,
+    SECCOMP_AGENT_NETWORK, /* in the host's network: and no socket that could reach its programs */
     SECCOMP_GUEST,
     SECCOMP_GUEST_SHARED, /* agent and guest have one uid: no call may name another process */
 };

@@ -433,7 +433,12 @@ static int prepare(const struct native_host *host, struct err *err)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    r = root_template(host->rootfs, host->runtime, *host->zygote.python != '\0', err);
+    const struct root_plan root = { .rootfs = host->rootfs,
+                                    .runtime = host->runtime,
+                                    .packages = host->packages,
+                                    .network = host->network,
+                                    .with_zygote = *host->zygote.python != '\0' };
+    r = root_template(&root, err);
     if (r < 0)
         return r;
     /* Last. What this forbids, no sandbox will ever do; they inherit it. */

@@ -117,6 +117,17 @@ static inline int sys_landlock_create(const struct landlock_ruleset_6 *ruleset)
     return sys_result(syscall(SYS_landlock_create_ruleset, ruleset, sizeof(*ruleset), 0));
 }
 
+/* Headers older than interface 4 (Linux 6.7) lack these. */
+enum { LANDLOCK_4_BIND_TCP = 1, LANDLOCK_4_CONNECT_TCP = 2, LANDLOCK_4_RULE_NET_PORT = 2 };
+
+static inline int sys_landlock_allow_port(int ruleset, uint64_t access, uint16_t port)
+{
+    const struct {
+        uint64_t allowed_access, port;
+    } rule = { access, port };
+    return sys_result(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_4_RULE_NET_PORT, &rule, 0));
+}
+
 static inline int sys_landlock_restrict_self(int ruleset)
 {
     return sys_result(syscall(SYS_landlock_restrict_self, ruleset, 0));

@@ -1,0 +1,85 @@
+/*
+ * packages: Python packages for sandboxes that have no network. The server has them installed in a
+ * sandbox of another engine, one that has a network and never runs code of clients, and keeps each set
+ * of packages on a shelf (shelf.h) that all sandboxes see, read-only. The same set again costs nothing.
+ *
+ *   1. packages_open()       the shelf, while there is still the right to make it
+ *   2. packages_start()      with an engine whose sandboxes have a network
+ *   3. packages_install()    names → a set; asynchronous, cancellable; equal requests share one sandbox
+ *   4. package_set_path()    goes on Python's path in the session that asked
+ *   5. package_set_release() when the session ends; packages_free()
+ *
+ * What comes out of the installer's sandbox is fetched by us in pieces, checked and written by us
+ * (unpack.h), in worker threads: no sandbox can write to a directory of the host, what is on the shelf
+ * belongs to the server's user, and an install that fails leaves nothing.
+ */
+#ifndef BELLJAR_PACKAGES_H
+#define BELLJAR_PACKAGES_H
+
+#include "engine/engine.h"
+
+struct packages;
+struct package_set;
+struct package_wait; /* an install that somebody waits for */
+
+enum package_installer { PACKAGE_INSTALLER_AUTO, PACKAGE_INSTALLER_UV, PACKAGE_INSTALLER_PIP };
+
+/* Texts are borrowed until packages_free(). */
+struct packages_options {
+    const char *dir;         /* of the shelf; absolute */
+    uint32_t uid;            /* who the server will be */
+    const char *python;      /* the interpreter, as sandboxes see it */
+    const char *interpreter; /* what changes when that is another; part of a set's name */
+    enum package_installer installer;
+    const char *index; /* a URL, "" : the installer's default, "none" */
+    const char *const *trusted_hosts;
+    size_t n_trusted_hosts;
+    const char *wheels;            /* directory that the engine shows at ENGINE_WHEELS; "" : none */
+    const char *const *env;        /* "NAME=value" for the installer: proxies; NULL-terminated */
+    const char *certificates;      /* PEM to trust instead of the system's; "" */
+    bool allow_source;             /* build what has no wheel: runs code of the package's author */
+    uint64_t max_bytes, max_files; /* of one set, unpacked */
+    size_t max_count;              /* names in one request */
+    uint64_t timeout_ms;           /* of one install */
+    uint64_t max_age_ms;           /* after which a set is made anew */
+    uint64_t cache_bytes;          /* of all sets that nobody uses */
+    size_t max_parallel, max_queue;
+};
+
+int packages_open(uv_loop_t *loop, const struct packages_options *options, struct packages **ret,
+                  struct err *err);
+/* What an engine for guests is to show at ENGINE_PACKAGES. */
+const char *packages_shown_dir(const struct packages *packages);
+/* `engine` outlives the packages. */
+void packages_start(struct packages *packages, struct engine *engine);
+/* Installs under way end; nobody is told. NULL is fine. */
+void packages_free(struct packages *packages);
+
+/* Valid during the callback. */
+struct package_result {
+    struct package_set *set; /* belongs to the receiver; NULL: it failed */
+    const char *error;       /* why, NULL when there is a set */
+    const char *output;      /* what the installer said, its end at least */
+    size_t output_len;
+    bool cached;
+};
+struct package_events {
+    void (*on_output)(const char *bytes, size_t len, void *data); /* may be NULL */
+    void (*on_done)(const struct package_result *result, void *data);
+};
+
+/* Whether packages_install() would take these names: 0, or -EINVAL and err. */
+int packages_check(const struct packages *packages, const char *const *names, size_t n,
+                   struct err *err);
+/* 0, and exactly one on_done follows unless cancelled; or -EINVAL a bad name or too many, -EAGAIN the
+ * queue is full, and err. */
+int packages_install(struct packages *packages, const char *const *names, size_t n,
+                     const struct package_events *events, void *data, struct package_wait **ret,
+                     struct err *err);
+/* No callback afterwards. The last who waits ends the install. */
+void packages_cancel(struct package_wait *wait);
+
+const char *package_set_path(const struct package_set *set); /* as sandboxes see it */
+void package_set_release(struct package_set *set);           /* NULL is fine */
+
+#endif

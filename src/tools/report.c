@@ -1,0 +1,151 @@
+#include "tools/report.h"
+#include "tools/mime.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_SHOWN_MAX = 512, MIME_MAX = 100 };
+
+/*** Text ***/
+
+char *report_stream(const struct run_result *run, enum link_stream stream)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; i < run->n_output; i++)
+        if (!stream || run->output[i].stream == stream)
+            toolbox_add_text(&text, run->output[i].text, run->output[i].len);
+    return buf_steal(&text);
+}
+
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
+{
+    const json_t *value = json_object_get(json_object_get(run->done, "result"), "text/plain");
+    *ret_cut = false;
+    if (!json_is_string(value))
+        return NULL;
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&text, json_string_value(value), json_string_length(value));
+    char *owned = buf_steal(&text);
+    *ret_cut = toolbox_cut(&owned, max);
+    return owned;
+}
+
+char *report_blocked(const struct run_result *run)
+{
+    const json_t *error = json_object_get(run->done, "error");
+    const char *name = json_str(error, "name"), *value = json_str(error, "value");
+    bool policy = str_eq(name, "ImportError") && value && str_has_prefix(value, "Import '") &&
+                  (strstr(value, "' is blocked for security reasons") ||
+                   strstr(value, "' is not in the allowed list"));
+    return policy ? xasprintf("%.500s", value) : NULL;
+}
+
+struct str_list report_traceback(const struct run_result *run)
+{
+    struct str_list texts = { 0 };
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(run->done, "traceback"), i, line)
+    {
+        if (!json_is_string(line) || i >= REPORT_LINES_MAX)
+            continue;
+        char *text = xstrdup(json_string_value(line));
+        (void)toolbox_cut(&text, REPORT_LINE_MAX);
+        toolbox_add_str(&texts, text);
+    }
+    return texts;
+}
+
+char *report_traceback_text(const struct run_result *run)
+{
+    struct str_list lines = report_traceback(run);
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; i < lines.count; i++)
+        (void)buf_printf(&text, "%s%s", i ? "\n" : "", lines.items[i]);
+    toolbox_free_strs(&lines);
+    return buf_steal(&text);
+}
+
+/*** Files ***/
+
+size_t report_files(const struct run_result *run, struct file_entry **ret)
+{
+    const json_t *told = json_object_get(run->done, "files");
+    size_t given = json_array_size(told), count = 0;
+    if (given > REPORT_FILES_MAX)
+        given = REPORT_FILES_MAX;
+    struct file_entry *files = xcalloc(given, sizeof(*files));
+    for (size_t i = 0; i < given; i++) {
+        const json_t *file = json_array_get(told, i);
+        const char *path = json_str(file, "path");
+        const char *known = path ? mime_of_name(path) : NULL;
+        const char *mime = known ? known : json_str(file, "mime");
+        if (!path || strlen(path) > PATH_SHOWN_MAX)
+            continue;
+        if (!mime || strlen(mime) > MIME_MAX)
+            mime = "application/octet-stream";
+        files[count++] = (struct file_entry){
+            .uri = session_file_uri(run->session_id, path),
+            .name = xstrdup(path),
+            .mime_type = xstrdup(mime),
+            .size = json_integer_value(json_object_get(file, "size")),
+        };
+    }
+    *ret = files;
+    return count;
+}
+
+void report_files_free(struct file_entry *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free((char *)files[i].uri);
+        free((char *)files[i].name);
+        free((char *)files[i].mime_type);
+    }
+    free(files);
+}
+
+/*** Images ***/
+
+/* The image of a bundle that clients can show; NULL: none. */
+static const json_t *bundle_image(const json_t *bundle, const char **ret_type)
+{
+    static const char *const types[] = { "image/png", "image/jpeg" };
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        const json_t *data = json_object_get(bundle, types[i]);
+        if (json_is_string(data)) {
+            *ret_type = types[i];
+            return data;
+        }
+    }
+    return NULL;
+}
+
+size_t report_images(const struct run_result *run, size_t max_answer, report_image_fn *each,
+                     void *data)
+{
+    size_t total = 0, count = json_array_size(run->displays);
+    for (size_t i = 0; i <= count; i++) { /* the last one is the result */
+        const char *type;
+        const json_t *image =
+            bundle_image(i < count ? json_object_get(json_array_get(run->displays, i), "data")
+                                   : json_object_get(run->done, "result"),
+                         &type);
+        if (!image || total + json_string_length(image) > max_answer / 2)
+            continue;
+        total += json_string_length(image);
+        if (each)
+            each(type, image, data);
+    }
+    return total;
+}
+
+/* Decoded and encoded again: clients refuse a whole result for one bad block. */
+void report_add_image(const char *mime_type, const json_t *base64, void *call)
+{
+    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+    if (base64_decode(json_string_value(base64), json_string_length(base64), &bytes) == 0)
+        mcp_call_add(call, mcp_image(mime_type, bytes.data, bytes.len));
+}

@@ -1,0 +1,46 @@
+/*
+ * report: what a finished run said, in the pieces that tools make their answers of. It comes from the
+ * guest, so everything is bounded and made clean text here; whatever is returned belongs to the
+ * caller.
+ */
+#ifndef BELLJAR_TOOLS_REPORT_H
+#define BELLJAR_TOOLS_REPORT_H
+
+#include "tools/session_files.h"
+#include "tools/toolbox.h"
+
+/* Bounds on what a guest can make its kernel say. */
+enum {
+    REPORT_VALUE_MAX = 256 << 10,
+    REPORT_LINES_MAX = 200,
+    REPORT_LINE_MAX = 1000,
+    REPORT_FILES_MAX = 100,
+};
+
+/* What was written to one stream, or with 0 to both in the order in which it came. */
+char *report_stream(const struct run_result *run, enum link_stream stream);
+
+/* Text of the last expression's value, at most `max` bytes as JSON; NULL: there is none. */
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
+
+/* Why an import was refused by the operator's policy; NULL: none was. */
+char *report_blocked(const struct run_result *run);
+
+/* The lines of a traceback. */
+struct str_list report_traceback(const struct run_result *run);
+/* The same in one text, "" without one. */
+char *report_traceback_text(const struct run_result *run);
+
+/* Files that a run made or changed. */
+size_t report_files(const struct run_result *run, struct file_entry **ret);
+void report_files_free(struct file_entry *files, size_t count);
+
+/* Calls `each` (may be NULL) for the images that a run displayed, in order, until they fill half an
+ * answer. Returns their bytes, as base64. */
+typedef void report_image_fn(const char *mime_type, const json_t *base64, void *data);
+size_t report_images(const struct run_result *run, size_t max_answer, report_image_fn *each,
+                     void *data);
+/* A report_image_fn that adds image content; data is the call. */
+void report_add_image(const char *mime_type, const json_t *base64, void *call);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * session_files: the files of a session as clients are shown them, in lists, as resources and in
+ * notices of change: regular files below /workspace by path, without what lies in directories that
+ * programs keep for themselves (.name, __pycache__, node_modules, site-packages; the overflow of
+ * session.h is in such a one), without names that are no UTF-8 or too long to be part of a URI.
+ */
+#ifndef BELLJAR_TOOLS_SESSION_FILES_H
+#define BELLJAR_TOOLS_SESSION_FILES_H
+
+#include "agent/link.h"
+#include "mcp/shape.h"
+
+/* kernel://SESSION/PATH */
+#define SESSION_URI_TEMPLATE "kernel://{session_id}/{+path}"
+
+struct session_file {
+    const char *path; /* relative to /workspace */
+    const char *type; /* as its name says; never NULL */
+    int64_t size;
+    int64_t mtime_ns;
+};
+
+/* Sorted by path; at most `max`, `more` when there are others. code: an errno value, then no files. */
+typedef void session_files_fn(int code, const struct session_file *files, size_t count, bool more,
+                              void *data);
+int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
+                  struct err *err);
+
+/* Percent-encodes what a URI cannot hold; slashes stay. Owned by the caller. */
+char *session_file_uri(const char *session_id, const char *path);
+/* Takes one apart again; false when it is none. The caller owns both. */
+bool session_file_uri_parse(const char *uri, char **ret_session_id, char **ret_path);
+
+/* A file in a structured result. */
+struct file_entry {
+    const char *uri;
+    const char *name;
+    const char *mime_type;
+    int64_t size;
+};
+extern const struct shape file_entry_shape;
+/* One for each file; the rest is borrowed from `files`. */
+struct file_entry *session_file_entries(const char *session_id, const struct session_file *files,
+                                        size_t count);
+void session_file_entries_free(struct file_entry *entries, size_t count);
+
+#endif

@@ -1,0 +1,82 @@
+"""Servers of the compatibility profiles; which line of lines.yaml a test covers goes to the report."""
+
+import subprocess
+
+import belljar
+import pytest
+from profiles_client import Profile
+from wheels import make_wheel
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "line(name): the line of lines.yaml that a test covers")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for mark in item.iter_markers("line"):
+            item.user_properties.append(("line", mark.args[0]))
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """Servers that the tests of a module share: shared("mcp-pyexec")."""
+    servers = {}
+
+    def find(name):
+        if name not in servers:
+            servers[name] = Profile(name)
+        return servers[name]
+
+    yield find
+    for server in servers.values():
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """A directory with two packages, demo 1.0 and demo 2.0, for servers without an index."""
+    place = tmp_path_factory.mktemp("wheels")
+    for version in "1.0", "2.0":
+        make_wheel(place, "demo", version, {"demo.py": f"version = {version!r}"})
+    for directory in [place, *place.parents][:3]:
+        directory.chmod(0o755)
+    return place
+
+
+@pytest.fixture
+def start():
+    """A server of its own: start("mcp-codemode", env={"EXEC_TIMEOUT": "1"})."""
+    servers = []
+
+    def begin(*args, **options):
+        servers.append(Profile(*args, **options))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        if server.process.returncode is None:
+            server.stop()
+
+
+@pytest.fixture
+def config():
+    """{option: value} as `belljar config` has it: config("mcp-codemode", {"POOL_SIZE": "3"})."""
+
+    def show(profile, env=None, *flags, home="/nonexistent"):
+        import json
+
+        done = subprocess.run(
+            [belljar.need(belljar.BIN), "config", "--json", "--profile", profile, *flags],
+            env={"HOME": str(home), **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise AssertionError(done.stderr)
+        show.log = done.stderr
+        options = json.loads(done.stdout)
+        return {key: row["value"] for key, row in options.items()}
+
+    return show
