@@ -438,6 +438,12 @@ int session_peek(struct sessions *sessions, const char *owner, const char *sessi
     return link_of(session_look(sessions, owner, session_id), ret, err);
 }
 
+bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id)
+{
+    const struct session_ref *session = session_look(sessions, owner, session_id);
+    return session && session->n_runs > 0;
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
