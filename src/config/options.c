@@ -551,6 +551,8 @@ const struct option config_options[] = {
         .help = "Installs that run at the same time.") },
     { PACKAGES, INT("package_max_queue", package_max_queue, "32", 0, 10000,
         .help = "Installs that may wait for their turn.") },
+    { PACKAGES, INT("package_max_per_client", package_max_per_client, "8", 1, 10000,
+        .help = "Installs of one client that run or wait.") },
 };
 /* clang-format on */
 
