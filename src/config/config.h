@@ -95,7 +95,7 @@ struct config {
     size_t zygote_memory;
     int64_t zygote_max_forks;
     uint64_t zygote_max_age_ms;
-    bool zygote_huge_pages;
+    bool zygote_huge_pages, zygote_freeze;
     struct config_list allow_missing;
     enum config_auto require_limits;
     int64_t uid_base, uid_count;

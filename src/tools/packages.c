@@ -2,6 +2,7 @@
  * install_packages: Python packages for a session.
  */
 #include "tools/packages.h"
+#include "tools/icons.h"
 
 #include "base/text.h"
 #include "tools/progress.h"
@@ -215,5 +216,6 @@ const struct mcp_tool tool_install_packages = {
     .input = &install_input,
     .output = &install_output,
     .hints = MCP_OPEN_WORLD,
+    .icons = icon_package,
     .call = install_packages,
 };
