@@ -5,7 +5,7 @@
 #   make check         set up, build and run everything that CI runs
 #   make lint unit kernel e2e hostile clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
-#   make bench         measure start, memory and requests a second
+#   make bench         measure start, memory, requests a second, sandboxes and Python in them
 #   make format        lay out the C and Python files
 #   make install       PREFIX=/usr/local, DESTDIR= respected
 #   make clean

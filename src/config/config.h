@@ -121,6 +121,9 @@ struct config {
     size_t overflow_limit, overflow_memory;
     int64_t overflow_files;
     bool strip_ansi;
+    int64_t max_images, figure_dpi, result_limit, traceback_frames;
+    size_t max_image_size;
+    double figure_width, figure_height;
     struct config_list env; /* "NAME=value" */
     struct config_list allowed_modules, blocked_modules;
     size_t max_read, max_write;

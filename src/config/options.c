@@ -451,6 +451,22 @@ const struct option config_options[] = {
                 "end; beyond it only heads and tails are kept.") },
     { RUNS, SIZE("display_limit", display_limit, "2m", KB, GB,
         .help = "Bytes of images and other displays that one run may return.") },
+    { RUNS, INT("max_images", max_images, "20", 1, 1000,
+        .help = "Images that one Python run returns; further ones are counted, not sent.") },
+    { RUNS, SIZE("max_image_size", max_image_size, "2m", KB, 16 * MB,
+        .help = "Bytes of one image. A figure is drawn smaller to fit, another image left out.") },
+    { RUNS, INT("figure_dpi", figure_dpi, "0", 0, 1000,
+        .help = "Resolution of figures. 0: as each figure says.") },
+    { RUNS, REAL("figure_width", figure_width, "0", 0, 100,
+        .help = "Width in inches of figures that do not say, if figure_height is set too. 0: as "
+                "matplotlib has it.") },
+    { RUNS, REAL("figure_height", figure_height, "0", 0, 100,
+        .help = "Height of figures, as figure_width.") },
+    { RUNS, INT("result_limit", result_limit, "100000", 100, 200000,
+        .help = "Characters of the value of a Python run's last expression; the middle of a longer "
+                "one is cut out.") },
+    { RUNS, INT("traceback_frames", traceback_frames, "30", 2, 60,
+        .help = "Frames of a Python traceback; the middle of a longer one is cut out.") },
     { RUNS, SIZE("state_limit", state_limit, "1m", KB, 8 * MB,
         .help = "Bytes of variables, as JSON, that one Python run may be given or may return, where a "
                 "tool passes variables.") },

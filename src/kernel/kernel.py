@@ -556,6 +556,7 @@ def after_matplotlib(matplotlib):
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
+    KERNEL.set_figure_size()
 
 
 def after_pandas(pandas):
@@ -1206,6 +1207,7 @@ class Kernel:
         self.running = False
         self.shell_result = None  # of a cell that IPython's extensions were told of
         self.inline = None  # %config InlineBackend
+        self.figure_size = None  # as last wished
         self.customised = False
         self.print_pretty = None
         self.reset()
@@ -1325,12 +1327,18 @@ class Kernel:
             self.workspace.begin(run.options["max_entries"])
         if self.inline is not None:
             self.inline.apply(run.options)
-        size = run.options["figure_size"]
-        if size and "matplotlib" in sys.modules:
-            sys.modules["matplotlib"].rcParams["figure.figsize"] = [float(side) for side in size]
+        if "matplotlib.pyplot" in sys.modules:
+            self.set_figure_size()
         self.running = True
         if self.guest_builtins:
             vars(builtins).update(self.guest_builtins)
+
+    def set_figure_size(self):
+        """Once for each wish: what the guest says later about its own figures counts."""
+        size = self.run.options["figure_size"]
+        if size and size != self.figure_size:
+            self.figure_size = size
+            sys.modules["matplotlib"].rcParams["figure.figsize"] = [float(side) for side in size]
 
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""

@@ -69,9 +69,11 @@ struct session_ref {
     size_t n_runs, runs_total;
     bool transient;
     bool warm;                       /* made ahead: its kernel is ready */
+    bool only_forked;                /* made ahead: no use with a kernel that has to be started */
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
+    bool counting;                   /* these are being read, and the next run waits */
 
     struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
     bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
@@ -113,6 +115,8 @@ struct session_ref *pool_take(struct pool *pool);
 void pool_pump(struct pool *pool);
 /* A session that is nobody's ends. */
 void pool_lost(struct pool *pool, struct session_ref *session);
+/* A session that is nobody's and only wants a forked kernel cannot get one now. */
+void pool_on_no_fork(struct session_ref *session);
 /* The kernel of a session that is nobody's has ended between cells. */
 void pool_on_kernel_lost(struct session_ref *session);
 void pool_free(struct pool *pool);
@@ -152,6 +156,8 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
                struct err *err);
 /* How much of the beginning of each stream the agent shall send. */
 uint64_t run_head_bytes(const struct run *run);
+/* Whether a zygote could have made its kernel. */
+bool kernel_may_be_forked(const struct session_ref *session);
 /* From the kernel, to the run that is going on. */
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);

@@ -127,6 +127,11 @@ static bool wants_new_interpreter(const struct session_ref *session)
     return false;
 }
 
+bool kernel_may_be_forked(const struct session_ref *session)
+{
+    return session->sessions->options.fork_kernels && !wants_new_interpreter(session);
+}
+
 /* `joined`: sandbox_add_kernel() has put it there. */
 static int start_kernel(struct session_ref *session, bool joined, struct err *err)
 {
@@ -149,9 +154,28 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
     return link_kernel_start(session->agent, &spec, &events, session, err);
 }
 
+static void put_count(json_t *wanted, const char *key, uint64_t value)
+{
+    if (value)
+        json_put(wanted, key, json_integer((json_int_t)value));
+}
+
+static void put_python(json_t *wanted, const struct session_python *python)
+{
+    put_count(wanted, "max_images", (uint64_t)python->max_images);
+    put_count(wanted, "max_image_bytes", python->image_bytes);
+    put_count(wanted, "max_repr", (uint64_t)python->result_chars);
+    put_count(wanted, "max_frames", (uint64_t)python->traceback_frames);
+    put_count(wanted, "figure_dpi", (uint64_t)python->figure_dpi);
+    if (python->figure_width > 0 && python->figure_height > 0)
+        json_put(wanted, "figure_size",
+                 json_pack("[ff]", python->figure_width, python->figure_height));
+}
+
 static json_t *cell_options(const struct session_options *options, const struct cell *cell)
 {
     json_t *wanted = json_object();
+    put_python(wanted, &options->python_runs);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
@@ -214,7 +238,9 @@ static void on_added(int code, void *data)
         return;
     }
     session->adding = false;
-    if (session->cell && session->agent) /* else its run has been given up meanwhile */
+    if (code < 0 && session->only_forked && !session->owner)
+        pool_on_no_fork(session);
+    else if (session->cell && session->agent) /* else its run has been given up meanwhile */
         begin(session, /* joined= */ code == 0);
 }
 

@@ -7,6 +7,10 @@
  *      │                            ├ too old: replaced
  *      └─ failed: a pause, then another; each pause twice as long
  *
+ * A kernel that was forked has its modules imported; one that had to be started has not. So where
+ * forks are to be had (not in the first second or two of a server, and not while there is no zygote),
+ * started ones are replaced by forked ones, and given away last.
+ *
  * One that is still being made may be given away, too: its client's run waits behind the warm-up, and
  * begins sooner than in a sandbox that has to be made first.
  *
@@ -32,6 +36,12 @@ enum {
     PAUSE_MAX_MS = 60 * 1000,
 };
 
+/* After what did not work; each twice as long as the last. */
+struct pause {
+    uint64_t length_ms; /* 0: it works */
+    uint64_t begin_ms;
+};
+
 struct pool {
     struct sessions *sessions;
     size_t size, max, target;
@@ -39,9 +49,20 @@ struct pool {
     struct list ready, making; /* struct session_ref, the oldest first */
     struct timer *refill, *tick;
     uint64_t changed_ms; /* when the target last rose or fell */
-    uint64_t pause_ms;   /* 0: the last one was made well */
-    uint64_t failed_ms;
+    struct pause failures, no_forks;
 };
+
+static bool is_over(const struct pause *pause)
+{
+    return !pause->length_ms || clock_ms() - pause->begin_ms >= pause->length_ms;
+}
+
+static void pause_again(struct pause *pause)
+{
+    uint64_t length = pause->length_ms ? pause->length_ms * 2 : PAUSE_MIN_MS;
+    pause->length_ms = length < PAUSE_MAX_MS ? length : PAUSE_MAX_MS;
+    pause->begin_ms = clock_ms();
+}
 
 static struct session_stats *stats_of(const struct pool *pool)
 {
@@ -52,11 +73,12 @@ static struct session_stats *stats_of(const struct pool *pool)
 
 static void on_warm(const struct run_result *result, void *data);
 
-static void make_one(struct pool *pool)
+static void make_one(struct pool *pool, bool only_forked)
 {
     struct session_ref *session = session_begin(pool->sessions, &(struct session_plan){ 0 });
     list_add_tail(&pool->making, &session->link);
     stats_of(pool)->kernels_making++;
+    session->only_forked = only_forked;
     session_warm_up(session, WARM_UP_MS, on_warm, session);
 }
 
@@ -66,8 +88,7 @@ static bool may_make(const struct pool *pool)
     size_t at_once = pool->sessions->options.pool_max_creations;
     return pool->started && pool->sessions->n_opening == 0 &&
            stats->kernels_ready + stats->kernels_making < pool->target &&
-           stats->kernels_making < (at_once ? at_once : 1) &&
-           (!pool->pause_ms || clock_ms() - pool->failed_ms >= pool->pause_ms);
+           stats->kernels_making < (at_once ? at_once : 1) && is_over(&pool->failures);
 }
 
 void pool_pump(struct pool *pool)
@@ -75,7 +96,7 @@ void pool_pump(struct pool *pool)
     if (!pool || timer_active(pool->refill))
         return;
     while (may_make(pool))
-        make_one(pool);
+        make_one(pool, /* only_forked= */ false);
 }
 
 static void on_refill(void *data)
@@ -87,12 +108,9 @@ static void on_refill(void *data)
 static void note_failure(struct pool *pool)
 {
     stats_of(pool)->kernel_failures++;
-    if (!pool->pause_ms)
+    if (!pool->failures.length_ms)
         log_warning("a Python kernel made ahead of need has failed; trying again later");
-    pool->pause_ms = pool->pause_ms ? pool->pause_ms * 2 : PAUSE_MIN_MS;
-    if (pool->pause_ms > PAUSE_MAX_MS)
-        pool->pause_ms = PAUSE_MAX_MS;
-    pool->failed_ms = clock_ms();
+    pause_again(&pool->failures);
 }
 
 /* Off the pool's books. */
@@ -103,6 +121,30 @@ static void leave(struct pool *pool, struct session_ref *session)
         stats_of(pool)->kernels_ready--;
     else
         stats_of(pool)->kernels_making--;
+}
+
+static void dismiss(struct pool *pool, struct session_ref *session)
+{
+    leave(pool, session);
+    session_end(session, OUTCOME_INTERRUPTED, "it was not needed");
+}
+
+static struct session_ref *find_ready(const struct pool *pool, bool forked)
+{
+    list_each (struct session_ref, session, &pool->ready, link) {
+        if (session->joined == forked)
+            return session;
+    }
+    return NULL;
+}
+
+/* One after the other, beyond the number that is wanted, until the old one goes. */
+static void replace_started(struct pool *pool)
+{
+    const struct session_ref *started = find_ready(pool, /* forked= */ false);
+    if (started && kernel_may_be_forked(started) && stats_of(pool)->kernels_making == 0 &&
+        pool->sessions->n_opening == 0 && is_over(&pool->no_forks) && is_over(&pool->failures))
+        make_one(pool, /* only_forked= */ true);
 }
 
 static void on_warm(const struct run_result *result, void *data)
@@ -122,8 +164,14 @@ static void on_warm(const struct run_result *result, void *data)
     session->last_used_ms = clock_ms(); /* its age in the pool */
     list_add_tail(&pool->ready, &session->link);
     stats_of(pool)->kernels_ready++;
-    pool->pause_ms = 0;
+    pool->failures.length_ms = 0;
+    if (session->joined)
+        pool->no_forks.length_ms = 0;
+    struct session_ref *started = find_ready(pool, /* forked= */ false);
+    if (started && started != session && stats_of(pool)->kernels_ready > pool->target)
+        dismiss(pool, started);
     pool_pump(pool);
+    replace_started(pool);
 }
 
 /*** Losing ***/
@@ -141,10 +189,13 @@ void pool_on_kernel_lost(struct session_ref *session)
     session_end(session, OUTCOME_KERNEL_DIED, "its kernel ended in the pool");
 }
 
-static void dismiss(struct pool *pool, struct session_ref *session)
+void pool_on_no_fork(struct session_ref *session)
 {
-    leave(pool, session);
-    session_end(session, OUTCOME_INTERRUPTED, "it was not needed");
+    struct pool *pool = session->sessions->pool;
+    if (!pool)
+        return;
+    pause_again(&pool->no_forks);
+    dismiss(pool, session);
 }
 
 static bool is_too_old(const struct pool *pool, const struct session_ref *session)
@@ -170,6 +221,7 @@ static void on_tick(void *data)
             dismiss(pool, oldest);
     }
     pool_pump(pool);
+    replace_started(pool);
 }
 
 /*** Giving away ***/
@@ -182,8 +234,9 @@ static void grow(struct pool *pool)
 
 static struct session_ref *find_best(struct pool *pool)
 {
-    if (!list_empty(&pool->ready))
-        return list_first(struct session_ref, &pool->ready, link);
+    struct session_ref *forked = find_ready(pool, /* forked= */ true);
+    if (forked || !list_empty(&pool->ready))
+        return forked ? forked : list_first(struct session_ref, &pool->ready, link);
     uint64_t now = clock_ms();
     list_each (struct session_ref, session, &pool->making, link) {
         if (now - session->created_ms < NEARLY_READY_MS)

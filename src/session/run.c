@@ -304,6 +304,30 @@ static void on_usage(const struct sandbox_usage *usage, void *data)
         run_over(run);
 }
 
+static void on_counted(const struct sandbox_usage *usage, void *data)
+{
+    struct session_ref *session = data;
+    session->counting = false;
+    if (usage) {
+        session->oom_kills = usage->oom_kills;
+        session->pids_denied = usage->pids_denied;
+    }
+    session_pump(session);
+}
+
+/* After a run that went well nobody waits for the counters but the next run, which must not be blamed
+ * for what they say now. */
+static void run_over_well(struct run *run)
+{
+    struct session_ref *session = run->session;
+    session_hold(session);
+    session->counting = true;
+    run_over(run);
+    if (session->state != SESSION_ENDED)
+        sandbox_usage(session->sandbox, on_counted, session);
+    session_release(session);
+}
+
 /*** Running ***/
 
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len)
@@ -334,7 +358,11 @@ static void run_judge(struct run *run, const struct link_exit *exit)
     run->exit = *exit;
     run->has_exit = true;
     timer_stop(run->timer);
-    sandbox_usage(run->session->sandbox, on_usage, run);
+    if (judge(run) != OUTCOME_OK) {
+        sandbox_usage(run->session->sandbox, on_usage, run);
+        return;
+    }
+    run_over_well(run);
 }
 
 static void on_exit_frame(const struct link_exit *exit, void *data)
@@ -523,7 +551,7 @@ uint64_t run_head_bytes(const struct run *run)
 void session_pump(struct session_ref *session)
 {
     struct err err = { 0 };
-    if (session->state != SESSION_READY || list_empty(&session->runs))
+    if (session->state != SESSION_READY || session->counting || list_empty(&session->runs))
         return;
     struct run *run = list_first(struct run, &session->runs, link);
     if (run->state == RUN_WAITING && run_start(run, &err) < 0)

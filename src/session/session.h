@@ -23,6 +23,15 @@ struct session_ref; /* a session as clients see it */
 /* Characters of an id: of one that a caller chooses, and of a random one. */
 enum { SESSION_ID_MAX = 64, SESSION_ID_RANDOM = 22, SESSION_ID_RANDOM_MIN = 16 };
 
+/* How much of a Python run is told, and how figures are drawn. 0: as kernel.py has it. */
+struct session_python {
+    int64_t max_images;
+    size_t image_bytes; /* of one; figures are drawn smaller to fit, others left out */
+    int64_t result_chars, traceback_frames;
+    int64_t figure_dpi;
+    double figure_width, figure_height; /* inches; of figures that do not say */
+};
+
 struct session_options {
     uint64_t idle_timeout_ms;
     size_t max_sessions, max_sessions_per_owner;
@@ -31,10 +40,11 @@ struct session_options {
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
-    uint64_t overflow_bytes;   /* of each stream kept as a file when it is cut; 0: no files */
-    size_t overflow_files;     /* of one session; then the oldest goes */
-    size_t overflow_memory;    /* that all runs together may gather for such files */
-    uint64_t display_bytes;    /* of all that one run displays */
+    uint64_t overflow_bytes; /* of each stream kept as a file when it is cut; 0: no files */
+    size_t overflow_files;   /* of one session; then the oldest goes */
+    size_t overflow_memory;  /* that all runs together may gather for such files */
+    uint64_t display_bytes;  /* of all that one run displays */
+    struct session_python python_runs;
     bool strip_ansi;           /* tidy.h: escape sequences and progress bars */
     uint64_t state_bytes;      /* of variables that go into a run or come out of it, as JSON */
     struct packages *packages; /* borrowed; NULL: none can be installed */
@@ -49,6 +59,7 @@ struct session_options {
      * Python. There are kernel_pool_size of them; as many as kernel_pool_max while more are asked
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
+    bool fork_kernels;         /* the engine has a zygote, or will have one */
     size_t pool_max_creations; /* at once */
     uint64_t pool_max_age_ms;  /* then one that waits is replaced */
 };

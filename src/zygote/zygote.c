@@ -290,12 +290,13 @@ static pid_t fork_child(const struct zygote_order *order, const int *fds)
 static bool fork_into(const struct zygote_order *order, const int *fds)
 {
     zygote.forked = -ECHILD;
-    pid_t between = vfork();
+    /* The parent is to wait, and C1 to share its memory: nothing else forks without copying it twice. */
+    pid_t between = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
     if (between == 0) {
-        pid_t pid = fork_child(order, fds);
+        pid_t pid = fork_child(order, fds); // NOLINT(clang-analyzer-unix.Vfork)
         if (pid == 0)
             return true; /* on a copy of this stack, as in its own memory everything is a copy */
-        zygote.forked = pid;
+        zygote.forked = pid; // NOLINT(clang-analyzer-unix.Vfork)
         _exit(0);
     }
     if (between < 0) {

@@ -331,6 +331,33 @@ def test_where_there_is_no_python_the_pool_gives_up_for_longer_and_longer(start)
     assert server.metric("failures_total") <= 12  # two at a time, after 0, 1, 3, 7 … seconds
 
 
+def is_forked(pid):
+    try:
+        return b"zygote.py" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_kernels_that_had_to_be_started_are_replaced_by_forked_ones(start):
+    # At first there is no zygote, and a kernel that had to be started is better than none.
+    server = start("--pool-max-age", "1h")
+    wait_for(
+        lambda: len(pids := kernels(server)) == 2 and all(map(is_forked, pids)),
+        "two forked kernels",
+    )
+    server.wait_ready(2)
+    assert server.metric("failures_total") == 0
+    assert server.execute("6 * 7").said["result"] == "42"
+
+
+def test_without_a_zygote_kernels_that_had_to_be_started_stay(start):
+    server = start("--pool-max-age", "1h", "--no-zygote")
+    server.wait_ready(2)
+    first = kernels(server)
+    time.sleep(3)  # several times as long as it takes to look for better ones
+    assert kernels(server) == first and not any(map(is_forked, first))
+
+
 # --- the beginning and the end --------------------------------------------------------------------------
 
 

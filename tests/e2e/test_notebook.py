@@ -169,9 +169,7 @@ def server(request):
     user = ordinary_user() if request.param == "user" else None
     if user and not can_read_runtime(user):
         pytest.skip("the runtime lies where this user cannot look")
-    # The browser that draws plotly's figures wants more than the default.
-    flags = ["--runtime", str(RUNTIME.resolve()), "--memory-limit", "2g", "--process-limit", "500"]
-    with Jar(*flags, user=user) as jar:
+    with Jar("--runtime", str(RUNTIME.resolve()), user=user) as jar:
         session, seen = None, []
         for _title, code in CELLS:
             run = jar.execute(code, "python", session=session, timeout=SLOW, wait=2 * SLOW)

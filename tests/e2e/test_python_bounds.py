@@ -205,3 +205,17 @@ def test_the_server_is_as_small_after_a_hundred_of_them(jar):
         jar.execute(cells[number % 3], "python", session=session)
     assert jar.rss() - before < 8 * MB, (before, jar.rss())
     jar.close_session(session)
+
+
+def test_a_failure_is_not_blamed_on_what_happened_before(jar):
+    if "memory_limit" not in jar.enforced():
+        pytest.skip("memory is not limited for a sandbox as a whole here")
+    session = jar.execute("import subprocess, sys", "python", wait=SLOW).session
+    # Both are sent at once: the second must wait until the first one's counters are known.
+    hungry = "subprocess.run([sys.executable, '-c', \"b'x' * (4 << 30)\"]).returncode"
+    first = jar.begin(hungry, "python", session=session, timeout=60)
+    second = jar.begin("1 / 0", "python", session=session, timeout=60)
+    assert first.run(SLOW).said["result"] == "-9"
+    run = second.run(SLOW)
+    assert (run.outcome, run.error) == ("error", "ZeroDivisionError: division by zero"), run
+    jar.close_session(session)

@@ -4,6 +4,7 @@ says that they are lost."""
 
 import base64
 import re
+import struct
 import time
 
 import pytest
@@ -718,6 +719,43 @@ def test_too_many_threads_are_an_error(jar, cell):
     )
     assert run.outcome in ("process_limit", "error")
     assert usable(cell)
+
+
+def png_size(image):
+    return struct.unpack(">II", image[16:24])
+
+
+def test_images_results_and_tracebacks_are_bounded_as_configured():
+    flags = ("--max-images", "2", "--max-image-size", "20k", "--result-limit", "200")
+    flags += ("--traceback-frames", "4", "--figure-dpi", "50")
+    flags += ("--figure-width", "4", "--figure-height", "2")
+    with python_jar.start("root", *flags) as jar:
+        if not jar.has_libraries:
+            pytest.skip("the runtime is not readable")
+        run = jar.execute(
+            "import matplotlib; matplotlib.use('agg'); import matplotlib.pyplot as plt\n"
+            "matplotlib.rcParams['figure.constrained_layout.use'] = True\n"
+            "for n in range(4):\n    plt.figure(); plt.plot([n, 1])",
+            "python",
+            timeout=2 * SLOW,
+        )
+        assert len(images(run)) == 2 and "2 × images beyond max_images" in run.text
+        for image in images(run):
+            width, height = png_size(image)
+            assert 150 <= width <= 250 and 70 <= height <= 130, (width, height)
+        go_on = {"language": "python", "session": run.session, "timeout": 2 * SLOW}
+        jar.execute("plt.rcParams['figure.figsize'] = (1, 1)", **go_on)
+        (small,) = images(jar.execute("plt.plot([1])", **go_on))
+        assert max(png_size(small)) < 100  # what the guest says counts
+        noise = jar.execute(
+            "import numpy as np\nplt.imshow(np.random.rand(900, 900)); plt.gcf().set_dpi(300)",
+            **go_on,
+        )
+        assert all(len(image) <= 20 << 10 for image in images(noise))
+        assert len(jar.execute("'x' * 1000", **go_on).said["result"]) < 300
+        deep = jar.execute("def f(n): return f(n - 1) if n else 1 / 0\nf(50)", **go_on)
+        assert any("frames left out" in line for line in deep.said["traceback"])
+        assert len(deep.said["traceback"]) < 20
 
 
 # ---- sessions -----------------------------------------------------------------------------------

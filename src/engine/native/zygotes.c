@@ -115,7 +115,8 @@ static int exec_python(const struct zygote_options *options)
 {
     static const char agents[] = AGENT_DEFAULT_ENV;
     static const char *const kernels[] = { KERNEL_ENVIRONMENT };
-    const char *env[16 + ARRAY_SIZE(kernels)], *argv[3 + 256];
+    static const char *env[16 + ARRAY_SIZE(kernels)],
+        *argv[3 + 256]; /* outlive us, as environ does */
     size_t n = 0, argc = 0;
     for (const char *at = agents; at < agents + sizeof(agents) && n < 15; at += strlen(at) + 1)
         env[n++] = at;
