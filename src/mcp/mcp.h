@@ -232,6 +232,8 @@ void mcp_server_tools_changed(struct mcp_server *server);
 void mcp_server_resources_changed(struct mcp_server *server, const char *owner);
 void mcp_server_prompts_changed(struct mcp_server *server);
 bool mcp_server_resource_updated(struct mcp_server *server, const char *uri, const char *owner);
+/* All at this URI and below it may have changed: tells of each that somebody asked for. */
+void mcp_server_resources_updated(struct mcp_server *server, const char *uri, const char *owner);
 
 /* Does a client of this owner follow resources: has it asked for the list (handshake era), subscribed
  * or opened a stream? Only then is it worth looking for changes. on_watch, once set, is called when

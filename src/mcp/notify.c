@@ -141,6 +141,29 @@ bool mcp_server_resource_updated(struct mcp_server *server, const char *uri, con
     return told;
 }
 
+void mcp_server_resources_updated(struct mcp_server *server, const char *uri, const char *owner)
+{
+    const char *method = "notifications/resources/updated", *subscribed;
+    json_t *value;
+    size_t i;
+    list_each (struct peer, peer, &server->peers, link) {
+        if (!is_for(peer, owner))
+            continue;
+        json_object_foreach(peer->subscribed, subscribed, value)
+        {
+            if (peer->initialized && peer->standing && uri_is_under(subscribed, uri))
+                send_standing(peer, rpc_notification(method, updated_params(subscribed)));
+        }
+        list_each (struct listen, listen, &peer->listens, link) {
+            json_array_foreach(listen->uris, i, value)
+            {
+                if (uri_is_under(json_string_value(value), uri))
+                    send_listen(listen, method, updated_params(json_string_value(value)));
+            }
+        }
+    }
+}
+
 /*** Who follows resources ***/
 
 static bool peer_watches(const struct peer *peer)

@@ -76,8 +76,10 @@ static void take_stream(struct keep *keep, const struct gather *gather, enum lin
     struct buf *text = &keep->texts[keep->count];
     *text = BUF_INIT(BUF_NO_CEILING);
     bool whole = gather_whole(gather, stream, text);
-    if (!text->len)
+    if (!text->len) {
+        buf_done(text);
         return;
+    }
     keep->files[keep->count++] = (struct run_kept){
         .stream = names[stream],
         .path = xasprintf(KEEP_DIRECTORY "/run-%llu-%s.txt",

@@ -330,7 +330,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(steal_ptr(&session->agent)); /* ends file work, too */
     sandbox_destroy(steal_ptr(&session->sandbox));
-    if (session->owner && sessions->watch.on_end)
+    if (sessions->watch.on_end && session->owner)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);
     session_release(session);
@@ -435,6 +435,12 @@ int session_peek(struct sessions *sessions, const char *owner, const char *sessi
                  struct link **ret, struct err *err)
 {
     return link_of(session_look(sessions, owner, session_id), ret, err);
+}
+
+bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id)
+{
+    const struct session_ref *session = session_look(sessions, owner, session_id);
+    return session && session->n_runs > 0;
 }
 
 static int by_text(const void *a, const void *b)

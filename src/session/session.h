@@ -246,6 +246,9 @@ int session_link(struct sessions *sessions, const char *owner, const char *sessi
 int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
                  struct link **ret, struct err *err);
 
+/* Does something run or wait in it? */
+bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id);
+
 /* The ids of an owner's sessions, sorted. Release with session_ids_done(). */
 struct session_ids {
     char **items;

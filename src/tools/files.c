@@ -256,6 +256,7 @@ static const struct shape write_output = SHAPE(struct write_result, write_result
 static void on_written(int code, void *data)
 {
     struct file_call *file = data;
+    watch_end_change(file->box->watch, mcp_call_owner(file->call), file->session_id);
     if (code) {
         file_call_refuse(file, "sandbox_write_file", code);
         return;
@@ -263,7 +264,6 @@ static void on_written(int code, void *data)
     const struct write_result result = { .session_id = file->session_id,
                                          .path = file->path,
                                          .size = (int64_t)file->content_len };
-    watch_files_changed(file->box->watch, mcp_call_owner(file->call), file->session_id);
     mcp_call_add(file->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n",
                                        file->content_len, file->path, file->session_id));
     mcp_call_structured(file->call, &result);
@@ -274,11 +274,17 @@ static void write_to_session(struct file_call *file)
 {
     struct link *agent;
     struct err err = { 0 };
-    if (session_link(file->box->sessions, mcp_call_owner(file->call), file->session_id, &agent,
-                     &err) < 0 ||
-        link_file_write(agent, file->path, file->content, file->content_len, on_written, file,
-                        &err) < 0)
+    const char *owner = mcp_call_owner(file->call);
+    if (session_link(file->box->sessions, owner, file->session_id, &agent, &err) < 0) {
         file_call_fail(file, "sandbox_write_file", err.msg);
+        return;
+    }
+    watch_begin_change(file->box->watch, owner, file->session_id);
+    if (link_file_write(agent, file->path, file->content, file->content_len, on_written, file,
+                        &err) < 0) {
+        watch_end_change(file->box->watch, owner, file->session_id);
+        file_call_fail(file, "sandbox_write_file", err.msg);
+    }
 }
 
 static void on_session_open(const char *session_id, const struct err *err, void *data)

@@ -30,10 +30,11 @@ struct watched {
     char *owner, *id;
     struct stamp *files; /* sorted by path */
     size_t count;
-    bool known;   /* `files` is what there was at the last look */
-    bool looking; /* a list is on its way */
-    bool again;   /* it has to be followed by another */
-    bool touched; /* something happened that may have changed files */
+    bool known;       /* `files` is what there was at the last look */
+    bool looking;     /* a list is on its way */
+    bool again;       /* it has to be followed by another */
+    bool touched;     /* something happened that may have changed files */
+    unsigned changes; /* by tools, under way */
 };
 
 /*** Telling ***/
@@ -51,6 +52,14 @@ static void tell_updated(const struct watched *watched, const char *path, size_t
     auto_free char *uri = session_file_uri(watched->id, path);
     for (size_t i = 0; i < watched->watch->n_servers; i++)
         *told += mcp_server_resource_updated(watched->watch->servers[i], uri, watched->owner);
+}
+
+/* Any file of the session may be other than it was. */
+static void tell_all_updated(const struct watched *watched)
+{
+    auto_free char *uri = xasprintf("kernel://%s", watched->id);
+    for (size_t i = 0; i < watched->watch->n_servers; i++)
+        mcp_server_resources_updated(watched->watch->servers[i], uri, watched->owner);
 }
 
 static bool is_followed(const struct watch *watch, const char *owner)
@@ -107,6 +116,12 @@ static bool compare(const struct watched *watched, const struct session_file *fi
     return list_changed;
 }
 
+static bool is_changing(const struct watched *watched)
+{
+    return watched->changes > 0 ||
+           session_busy(watched->watch->sessions, watched->owner, watched->id);
+}
+
 static void look(struct watched *watched);
 
 static void on_files(int code, const struct session_file *files, size_t count, bool more,
@@ -120,8 +135,12 @@ static void on_files(int code, const struct session_file *files, size_t count, b
         return;
     }
     bool changed = watched->known ? compare(watched, files, count) : watched->touched;
+    if (!watched->known && watched->touched) /* and nobody knows what it was like before */
+        tell_all_updated(watched);
+    /* A first look while somebody writes is no look at how it was. */
+    if (watched->known || watched->touched || !is_changing(watched))
+        remember_files(watched, files, count);
     watched->touched = false;
-    remember_files(watched, files, count);
     if (changed)
         tell_list_changed(watched->watch, watched->owner);
     if (watched->again)
@@ -218,18 +237,25 @@ static void on_end(const char *owner, const char *session_id, void *data)
     struct watched *watched = find(watch, owner, session_id);
     if (!watched)
         return; /* nothing ever happened in it */
-    size_t told = 0;
     bool had_files = !watched->known || watched->count > 0;
-    for (size_t i = 0; i < watched->count; i++)
-        tell_updated(watched, watched->files[i].path, &told);
+    if (had_files)
+        tell_all_updated(watched);
     watched_free(watched);
     if (had_files)
         tell_list_changed(watch, owner);
 }
 
-void watch_files_changed(struct watch *watch, const char *owner, const char *session_id)
+void watch_begin_change(struct watch *watch, const char *owner, const char *session_id)
 {
-    struct watched *watched = find_or_add(watch, owner, session_id, /* empty= */ true);
+    find_or_add(watch, owner, session_id, /* empty= */ true)->changes++;
+}
+
+void watch_end_change(struct watch *watch, const char *owner, const char *session_id)
+{
+    struct watched *watched = find(watch, owner, session_id);
+    if (!watched)
+        return; /* the session has ended */
+    watched->changes--;
     if (is_followed(watch, owner)) {
         look_after_change(watched);
         return;

@@ -21,7 +21,8 @@ struct watch *watch_new(struct sessions *sessions, size_t max_files);
 void watch_free(struct watch *watch); /* NULL is fine */
 void watch_add_server(struct watch *watch, struct mcp_server *server);
 
-/* A tool has changed files of this session. */
-void watch_files_changed(struct watch *watch, const char *owner, const char *session_id);
+/* A tool begins to change files of this session, and has done or given up. */
+void watch_begin_change(struct watch *watch, const char *owner, const char *session_id);
+void watch_end_change(struct watch *watch, const char *owner, const char *session_id);
 
 #endif

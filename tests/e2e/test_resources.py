@@ -351,6 +351,16 @@ def follow(jar, *uris):
     )
 
 
+def settled(jar, session):
+    """What is heard once the server knows what there was: a change before may be told too widely."""
+    heard = Heard(jar)
+    write(jar, "settled", "", session)
+    until(heard.listed, "list_changed")
+    jar.call("resources/list")
+    heard.clear()
+    return heard
+
+
 @pytest.mark.parametrize("language", ["python", "bash"])
 @pytest.mark.parametrize("era", ERAS)
 def test_a_run_tells_what_it_created_changed_and_deleted(era, language):
@@ -371,7 +381,7 @@ def test_a_run_tells_what_it_created_changed_and_deleted(era, language):
     with Jar(era=era) as jar:
         session = write(jar, "old.txt", "old")
         follow(jar, uri(session, "old.txt"), uri(session, "new.txt"))
-        heard = Heard(jar)
+        heard = settled(jar, session)
 
         jar.execute(code["create"], language, session)
         until(heard.listed, "list_changed")
@@ -407,7 +417,7 @@ def test_a_written_file_is_told(era):
     with Jar(era=era) as jar:
         session = write(jar, "a.txt", "1")
         follow(jar, f"kernel://{session}")  # all below it
-        heard = Heard(jar)
+        heard = settled(jar, session)
         write(jar, "b.txt", "2", session)
         until(heard.listed, "list_changed")
         assert heard.updated() == [uri(session, "b.txt")]
