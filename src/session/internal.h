@@ -154,10 +154,10 @@ struct cell {
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
-/* How much of the beginning of each stream the agent shall send. */
-uint64_t run_head_bytes(const struct run *run);
 /* Whether a zygote could have made its kernel. */
 bool kernel_may_be_forked(const struct session_ref *session);
+/* How much of the beginning of each stream the agent shall send. */
+uint64_t run_head_bytes(const struct run *run);
 /* From the kernel, to the run that is going on. */
 void run_on_output(struct run *run, enum link_stream stream, const char *bytes, size_t len);
 void run_on_gap(struct run *run, enum link_stream stream, uint64_t bytes);

@@ -150,7 +150,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
-    if (session->sessions->watch.on_run && session->owner)
+    if (session->owner && session->sessions->watch.on_run)
         session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);

@@ -330,7 +330,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     link_free(steal_ptr(&session->agent)); /* ends file work, too */
     sandbox_destroy(steal_ptr(&session->sandbox));
-    if (sessions->watch.on_end && session->owner)
+    if (session->owner && sessions->watch.on_end)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);
     session_release(session);

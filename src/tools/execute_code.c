@@ -366,11 +366,11 @@ const struct mcp_tool tool_execute_code = {
     .description =
         "Runs code in an isolated sandbox and returns what it printed, the value of the last "
         "expression, plots as images, errors, and the files it made in /workspace. Every result "
-        "names a session_id: pass it to the next call to keep variables, imports and files; "
-        "without it a new session starts. No network, no input(). Code that fails or runs out of "
-        "time is still a successful call: read outcome, error and traceback, and go on in the same "
-        "session. Very long output is cut in the middle; overflow then names the file that holds "
-        "all of it.",
+        "names a session_id: pass it to the next call to keep variables, imports and files (in "
+        "bash and sh: directory, exports and files); without it a new session starts. No "
+        "network, no input(). Code that fails or runs out of time is still a successful call: "
+        "read outcome, error and traceback, and go on in the same session. Very long output is "
+        "cut in the middle; overflow then names the file that holds all of it.",
     .input = &execute_input,
     .output = &execute_output,
     .hints = MCP_DESTRUCTIVE, /* of the session's own files, never of the host's */

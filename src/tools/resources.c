@@ -116,7 +116,8 @@ static void read_fail(struct read_call *reading, const char *fmt, ...)
 static void read_not_found(struct read_call *reading)
 {
     auto_free char *uri = xstrdup(reading->uri);
-    mcp_call_not_found(read_call_free(reading), uri);
+    auto_free char *words = xasprintf("File not found: %s", reading->path);
+    mcp_call_not_found_as(read_call_free(reading), uri, words);
 }
 
 /* Trouble that is the host's or the moment's; everything else means that there is no such file. */
@@ -171,7 +172,8 @@ static void read_resource(struct mcp_call *call, const char *uri, const char *co
     struct link *agent;
     struct err err = { 0 };
     if (session_link(box->sessions, mcp_call_owner(call), vars[0], &agent, &err) < 0) {
-        mcp_call_not_found(call, uri);
+        auto_free char *words = toolbox_expired(box, vars[0]);
+        mcp_call_not_found_as(call, uri, words);
         return;
     }
     struct read_call *reading = xcalloc(1, sizeof(*reading));

@@ -44,6 +44,9 @@ bool toolbox_cut_chars(char *text, size_t max);
 void toolbox_add_str(struct str_list *list, char *text); /* takes it */
 void toolbox_free_strs(struct str_list *list);
 
+/* "Session X not found or has expired. …" Owned by the caller. */
+char *toolbox_expired(const struct toolbox *box, const char *session_id);
+
 /* A random UUID (version 4). */
 enum { TOOLBOX_UUID_SIZE = 37 };
 void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE]);
