@@ -3,6 +3,8 @@
  */
 #include "tools/packages.h"
 
+#include "tools/icons.h"
+
 #include "base/text.h"
 #include "tools/progress.h"
 #include "tools/tools.h"
@@ -215,5 +217,6 @@ const struct mcp_tool tool_install_packages = {
     .input = &install_input,
     .output = &install_output,
     .hints = MCP_OPEN_WORLD,
+    .icons = icon_session,
     .call = install_packages,
 };

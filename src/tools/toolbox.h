@@ -21,6 +21,7 @@ struct toolbox {
     size_t max_read;         /* bytes of a file in one answer */
     size_t max_write;        /* bytes of a file in one call */
     size_t max_list;         /* entries of one listing */
+    bool names_missing;      /* as the profile has it */
     struct watch *watch;     /* to be told when a tool changes files */
 };
 

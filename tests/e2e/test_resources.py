@@ -551,7 +551,8 @@ def test_every_tool_is_described_for_models_and_people(jar):
     }
     assert tools["clear_session"]["annotations"]["destructiveHint"]
     assert not tools["start_session"]["annotations"]["destructiveHint"]
-    assert not any(tool["annotations"]["openWorldHint"] for tool in tools.values())
+    reaching = {name for name, tool in tools.items() if tool["annotations"]["openWorldHint"]}
+    assert reaching <= {"install_packages", "start_session"}  # the index of packages
 
 
 def test_instructions_are_precise():

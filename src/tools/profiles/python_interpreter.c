@@ -351,5 +351,6 @@ const struct profile profile_python_interpreter = {
                   "seaborn, plotly and sympy are there; install others with !pip install." },
     .tools = tools,
     .resources = true,
+    .names_missing = true,
     .over_http = true,
 };
