@@ -63,7 +63,7 @@ CELLS = {
     "plt.show()",
     # What isolates a guest, as it sees it itself.
     "isolation": """
-import errno, json, os, socket
+import errno, json, os, socket, sys
 status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines()
               if ":\\t" in line)
 def refused(path):
@@ -80,6 +80,7 @@ print(json.dumps({
     "processes": sum(name.isdigit() for name in os.listdir("/proc")),
     "interfaces": [name for _, name in socket.if_nameindex()],
     "write_to_usr": refused("/usr/x"),
+    "imported": "pandas" in sys.modules and "matplotlib.pyplot" in sys.modules,
     "read_only": bool(os.statvfs("/").f_flag & os.ST_RDONLY),
 }))
 """,
@@ -498,9 +499,16 @@ class Measurement:
         ):
             if option not in self.known:
                 self.remarks.append(f"This program has no {option}: {words}.")
+        self.warm_up()
         self.check_isolation()
-        time.sleep(WARM_UP)
         return self
+
+    def warm_up(self):
+        """Pools are filled from the first run on."""
+        for settings in self.ways.values():
+            for server in settings.values():
+                server.fresh("print", 1, 0.0)
+        time.sleep(WARM_UP)
 
     def open_rootless(self, settings):
         if os.geteuid() != 0:
@@ -537,6 +545,11 @@ class Measurement:
                 assert seen["processes"] < 10 and seen["interfaces"] == ["lo"], (way, name, seen)
                 assert seen["read_only"] and seen["write_to_usr"] == "EROFS", (way, name, seen)
                 self.isolation[way, name] = seen
+                if not seen["imported"]:
+                    self.remarks.append(
+                        f"{way}, {name}: libraries were not imported ahead; its figures are those of "
+                        "a bare interpreter."
+                    )
 
     def run(self):
         end = time.monotonic() + LONGEST

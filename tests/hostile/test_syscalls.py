@@ -142,7 +142,7 @@ socket.socket(16, socket.SOCK_RAW, 0); socket.socketpair()
 fcntl.fcntl(1, fcntl.F_GETFL); fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
 fcntl.ioctl(pty.openpty()[0], 0x5413, b"x" * 8)
 resource.prlimit(0, resource.RLIMIT_NOFILE); os.sched_setaffinity(0, os.sched_getaffinity(0))
-os.setpriority(os.PRIO_PROCESS, 0, 5); os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.setpriority(os.PRIO_PROCESS, 0, 19); os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 import threading; thread = threading.Thread(target=print, args=("thread",)); thread.start(); thread.join()
 print("fine")
 """

@@ -22,7 +22,6 @@
 /* A message is a line of Python that is executed; say() answers, and "done" is said at the end. */
 static const char stand_in[] = "import os, signal, struct, subprocess, sys, time\n"
                                "MARK = os.environ['MARK']\n"
-                               "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])\n"
                                "def read(n):\n"
                                "    data = b''\n"
                                "    while len(data) < n:\n"
