@@ -105,3 +105,10 @@ void toolbox_free_strs(struct str_list *list)
     free(list->items);
     *list = (struct str_list){ 0 };
 }
+
+char *toolbox_expired(const struct toolbox *box, const char *session_id)
+{
+    return xasprintf("Session %s not found or has expired. Sessions expire after %g minutes of "
+                     "inactivity.",
+                     session_id, (double)box->session_timeout_ms / 60000);
+}
