@@ -163,7 +163,10 @@ _Static_assert(CONFIG_INSTALLER_AUTO == 0 && CONFIG_INSTALLER_UV == 1 && CONFIG_
 static const char *python_level(const char *text)
 {
     static const char *const same[][2] = {
-        { "critical", "error" }, { "fatal", "error" }, { "warn", "warning" }, { "notset", "debug" },
+        { "critical", "error" },
+        { "fatal", "error" },
+        { "warn", "warning" },
+        { "notset", "debug" },
     };
     for (size_t i = 0; i < ARRAY_SIZE(same); i++)
         if (strcasecmp(text, same[i][0]) == 0)
@@ -558,16 +561,31 @@ const struct option config_options[] = {
 
 #define NO_IMAGES "there are no images to choose from: sandboxes see the host's programs, or rootfs"
 const struct option_unused config_unused[] = {
-    { PYDOCKER, NULL, "docker.image", { "python:3.12.2-slim", "python-docker-mcp:latest" },
+    { PYDOCKER,
+      NULL,
+      "docker.image",
+      { "python:3.12.2-slim", "python-docker-mcp:latest" },
       NO_IMAGES },
-    { PYDOCKER, NULL, "docker.working_dir", { "/app", "/workspace" },
+    { PYDOCKER,
+      NULL,
+      "docker.working_dir",
+      { "/app", "/workspace" },
       "code runs in /workspace, for which /app is another name" },
-    { PYDOCKER, NULL, "docker.network_disabled", { "true" },
+    { PYDOCKER,
+      NULL,
+      "docker.network_disabled",
+      { "true" },
       "sandboxes have no network; packages are installed for them" },
-    { PYDOCKER, NULL, "docker.read_only", { "true" },
+    { PYDOCKER,
+      NULL,
+      "docker.read_only",
+      { "true" },
       "only /workspace and /tmp of a sandbox can be written to" },
     { CODEMODE, "SANDBOX_IMAGE", NULL, { "python:3.12-slim" }, NO_IMAGES },
-    { INTERPRETER, "NOTEBOOKS_FOLDER", NULL, { "notebooks" },
+    { INTERPRETER,
+      "NOTEBOOKS_FOLDER",
+      NULL,
+      { "notebooks" },
       "files of a session are kept in memory and end with it" },
     { INTERPRETER, "JUPYTER_PLATFORM_DIRS", NULL, { "1" }, "code always finds it set to 1" },
     { 0 },

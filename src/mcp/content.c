@@ -299,9 +299,14 @@ void mcp_call_missing_capability(struct mcp_call *call, const char *capability)
 
 void mcp_call_not_found(struct mcp_call *call, const char *uri)
 {
+    mcp_call_not_found_as(call, uri, "resource not found");
+}
+
+void mcp_call_not_found_as(struct mcp_call *call, const char *uri, const char *words)
+{
     struct rpc_error error = { 0 };
     rpc_error_set(&error, mcp_call_is_stateless(call) ? MCP_INVALID_PARAMS : MCP_RESOURCE_NOT_FOUND,
-                  "resource not found");
+                  "%s", words);
     error.data = json_object();
     json_put_str(error.data, "uri", uri);
     call_reply_error(call, &error, 200);

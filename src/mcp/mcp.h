@@ -352,6 +352,8 @@ void mcp_call_error(struct mcp_call *call, int code, const char *fmt, ...) PRINT
 void mcp_call_missing_capability(struct mcp_call *call, const char *capability);
 /* resources/read: no such resource, in the words of the revision. */
 void mcp_call_not_found(struct mcp_call *call, const char *uri);
+/* The same in words of one's own. */
+void mcp_call_not_found_as(struct mcp_call *call, const char *uri, const char *words);
 /* Stateless era: ends this round with the questions added by mcp_call_need(). `state` (taken, may
  * be NULL) comes back with the answers, sealed against change. */
 void mcp_call_ask(struct mcp_call *call, json_t *state);

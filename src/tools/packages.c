@@ -2,6 +2,7 @@
  * install_packages: Python packages for a session.
  */
 #include "tools/packages.h"
+
 #include "tools/icons.h"
 
 #include "base/text.h"

@@ -68,6 +68,7 @@ struct mcp_server *tools_new_server(uv_loop_t *loop, const struct profile *profi
         mcp_server_add_tool(server, *tool, box);
     for (const struct mcp_prompt *const *prompt = profile->prompts; prompt && *prompt; prompt++)
         mcp_server_add_prompt(server, *prompt, box);
+    box->names_missing = profile->names_missing;
     if (profile->resources)
         resources_add(server, box);
     return server;

@@ -113,10 +113,21 @@ static void read_fail(struct read_call *reading, const char *fmt, ...)
     mcp_call_error(read_call_free(reading), MCP_INTERNAL_ERROR, "%s", why);
 }
 
+static void not_found(struct mcp_call *call, const struct toolbox *box, const char *uri,
+                      const char *words)
+{
+    if (box->names_missing)
+        mcp_call_not_found_as(call, uri, words);
+    else
+        mcp_call_not_found(call, uri);
+}
+
 static void read_not_found(struct read_call *reading)
 {
     auto_free char *uri = xstrdup(reading->uri);
-    mcp_call_not_found(read_call_free(reading), uri);
+    auto_free char *words = xasprintf("File not found: %s", reading->path);
+    const struct toolbox *box = reading->box;
+    not_found(read_call_free(reading), box, uri, words);
 }
 
 /* Trouble that is the host's or the moment's; everything else means that there is no such file. */
@@ -171,7 +182,8 @@ static void read_resource(struct mcp_call *call, const char *uri, const char *co
     struct link *agent;
     struct err err = { 0 };
     if (session_link(box->sessions, mcp_call_owner(call), vars[0], &agent, &err) < 0) {
-        mcp_call_not_found(call, uri);
+        auto_free char *words = toolbox_expired(box, vars[0]);
+        not_found(call, box, uri, words);
         return;
     }
     struct read_call *reading = xcalloc(1, sizeof(*reading));

@@ -21,6 +21,7 @@ struct toolbox {
     size_t max_read;         /* bytes of a file in one answer */
     size_t max_write;        /* bytes of a file in one call */
     size_t max_list;         /* entries of one listing */
+    bool names_missing;      /* as the profile has it */
     struct watch *watch;     /* to be told when a tool changes files */
 };
 
@@ -43,6 +44,9 @@ bool toolbox_cut_chars(char *text, size_t max);
 /* Lists of texts that the list owns. */
 void toolbox_add_str(struct str_list *list, char *text); /* takes it */
 void toolbox_free_strs(struct str_list *list);
+
+/* "Session X not found or has expired. …" Owned by the caller. */
+char *toolbox_expired(const struct toolbox *box, const char *session_id);
 
 /* A random UUID (version 4). */
 enum { TOOLBOX_UUID_SIZE = 37 };

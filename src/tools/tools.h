@@ -18,7 +18,8 @@ struct profile {
     struct mcp_info info;
     const struct mcp_tool *const *tools;     /* NULL-terminated, in the order clients see */
     const struct mcp_prompt *const *prompts; /* NULL-terminated; NULL: none */
-    bool resources;        /* offers the files of sessions as resources (resources.h) */
+    bool resources;     /* offers the files of sessions as resources (resources.h) */
+    bool names_missing; /* ... and says whether it is the session or the file that is not there */
     unsigned capabilities; /* beyond those of what is registered */
     bool over_http;        /* usually served over HTTP, not started by its client */
 };

@@ -16,14 +16,6 @@
 
 enum { ID_LEN = 16, LIST_MAX = 1000 };
 
-/* "Session X not found or has expired. …" */
-static char *expired_text(const struct toolbox *box, const char *session_id)
-{
-    return xasprintf("Session %s not found or has expired. Sessions expire after %g minutes of "
-                     "inactivity.",
-                     session_id, (double)box->session_timeout_ms / 60000);
-}
-
 /*** execute_code ***/
 
 struct execute_args {
@@ -206,7 +198,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
                                    .plan = &plan };
     struct err err = { 0 };
     int r = execution_start(call, box, &spec, on_done, fresh ? (void *)&is_fresh : NULL, &err);
-    auto_free char *expired = r == -ENOENT ? expired_text(box, args->session_id) : NULL;
+    auto_free char *expired = r == -ENOENT ? toolbox_expired(box, args->session_id) : NULL;
     if (expired)
         fail(call, "SessionExpiredError", expired);
     else if (r < 0)
@@ -288,7 +280,7 @@ static void list_session_files(struct mcp_call *call, const void *arguments, voi
     list->session_id = xstrdup(args->session_id);
     mcp_call_defer(call, NULL, NULL); /* short and bounded */
     int r = session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err);
-    auto_free char *expired = r == -ENOENT ? expired_text(box, args->session_id) : NULL;
+    auto_free char *expired = r == -ENOENT ? toolbox_expired(box, args->session_id) : NULL;
     if (r == 0)
         r = session_files(agent, LIST_MAX, on_files, list, &err);
     if (r < 0)
@@ -359,5 +351,6 @@ const struct profile profile_python_interpreter = {
                   "seaborn, plotly and sympy are there; install others with !pip install." },
     .tools = tools,
     .resources = true,
+    .names_missing = true,
     .over_http = true,
 };

@@ -31,10 +31,11 @@ class Profile(Jar):
     """`pool`: make sandboxes ahead, as the profile would. `wheels`: a directory that packages come
     from, instead of an index."""
 
-    def __init__(self, name, *flags, env=None, pool=False, wheels=None, **options):
+    def __init__(self, name, *flags, env=None, pool=False, wheels=None, runtime=True, **options):
         few = [] if pool else ["--no-pool-enabled"]
         few += ["--no-packages-enabled"] if wheels is None else package_flags(wheels)
-        super().__init__("--profile", name, *runtime_flags(), *few, *flags, env=env, **options)
+        few += runtime_flags() if runtime else []
+        super().__init__("--profile", name, *few, *flags, env=env, **options)
 
     def tool(self, name, /, timeout=LONG, **arguments):
         """The result of a tool, as it is."""

@@ -20,7 +20,7 @@ WRONG = {
 
 @pytest.fixture(scope="module", params=["default", *NAMES])
 def server(request):
-    with Profile(request.param) as server:
+    with Profile(request.param, "--no-zygote") as server:
         server.tools = server.submit("tools/list").result()["tools"]
         yield server
 
@@ -56,7 +56,7 @@ def cases(tools):
 
 
 def beyond(tool, rule, name, rest):
-    if "maximum" in rule:
+    if rule.get("maximum", 1 << 60) < 1 << 60:  # one more must still be a number of JSON's
         yield tool, "too large", {**rest, name: rule["maximum"] + 1}, name
     if "minimum" in rule:
         yield tool, "too small", {**rest, name: rule["minimum"] - 1}, name
@@ -81,4 +81,4 @@ def test_every_argument_is_checked_and_named(server):
         assert wrong in said, f"{tool}: {what}: {shown} → {said[:200]}"
         checked += 1
     assert checked >= 5
-    assert descendants(server.pid) == processes  # no sandbox was made
+    assert descendants(server.pid) <= processes  # no sandbox was made

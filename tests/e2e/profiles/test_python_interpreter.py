@@ -300,8 +300,8 @@ def test_a_plotly_figure_is_saved_and_told(server):
     code = "import plotly.graph_objects as go\ngo.Figure(go.Bar(y=[1, 2])).show()"
     said = run(server, code, session)
     (file,) = said["files"]
-    # Where no picture can be drawn, the page is kept instead of nothing.
-    assert re.fullmatch(r"plotly_\d{13}\.(png|html)", file["name"])
+    assert re.fullmatch(r"plotly_\d{13}\.png", file["name"]) and file["mime_type"] == "image/png"
+    assert base64.b64decode(read(server, file["uri"])["blob"]).startswith(PNG)
     assert f"Plotly figure saved as {file['name']}\n" in said["output"]
 
 

@@ -7,7 +7,8 @@ import secrets
 import belljar
 import pytest
 from lines import line
-from profiles_client import NAMES, runtime_flags
+from profiles_client import NAMES, Profile, runtime_flags
+from sandboxes import ordinary_user
 
 CLIENTS = 20
 
@@ -171,3 +172,27 @@ def test_a_profile_that_is_none_is_told(serve):
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and all(name in done.stderr for name in NAMES)
+
+
+HELLO = {
+    "mcp-pyexec": [("execute_python", {"code": "print('hel' + 'lo')"})],
+    "code-executer": [
+        ("start_code_executer", {}),
+        ("execute_code", {"code": "print('hel' + 'lo')"}),
+    ],
+    "python-interpreter": [("execute_code", {"code": "print('hel' + 'lo')"})],
+    "python-docker-mcp": [("execute-persistent", {"code": "print('hel' + 'lo')"})],
+    "mcp-codemode": [
+        ("sandbox_write_file", {"path": "f", "content": "hello"}),
+        ("execute_code", {"code": "print(open('f').read())"}),
+    ],
+}
+
+
+@line("S5.1", "Name clashes")
+@pytest.mark.parametrize("name", NAMES)
+def test_an_ordinary_user_can_serve_it(name):
+    with Profile(name, user=ordinary_user(), runtime=False) as server:
+        for tool, arguments in HELLO[name]:
+            said = server.text(tool, **arguments)
+        assert "hello" in said
