@@ -106,11 +106,13 @@ class Jar(belljar.Stdio):
     """A server on pipes. `user`: run it as this one, (uid, gid, home). `before`: a command that
     starts the server, put before everything else."""
 
+    always = []  # flags of every server
+
     def __init__(self, *flags, user=None, env=None, before=(), era="handshake", state=None):
         self.state = state or make_state(user)
         self.own_state = state is None
         argv = [*before, *as_user(user), binary_for(user), "serve", "--stdio"]
-        argv += ["--state-dir", self.state, *flags]
+        argv += ["--state-dir", self.state, *self.always, *flags]
         home = {"HOME": user.home} if user else {}
         self.received = bytearray()
         self.waiting = {}

@@ -19,6 +19,9 @@ from arena import Arena  # noqa: E402
 
 host.become_subreaper()
 
+# What is in a sandbox is a guest of the test's: none is made ahead but the bare ones.
+sandboxes.Jar.always = ["--kernel-pool-size", "0"]
+
 
 def pytest_collection_modifyitems(items):
     for item in items:

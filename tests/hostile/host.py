@@ -48,6 +48,10 @@ class Task:
     def dead(self):
         return self.state in "ZX"
 
+    @property
+    def name(self):
+        return read(f"/proc/{self.pid}/comm").strip()
+
     def status(self, key):
         for line in read(f"/proc/{self.pid}/status").splitlines():
             if line.startswith(key + ":"):
@@ -125,7 +129,8 @@ def guests(root=None):
     """Processes in sandboxes, without their first (the agent) and the engine's own."""
     ours = link("/proc/self/ns/pid")
     inside = [t for t in below(root) if t.pid_namespace not in (None, ours)]
-    return [task for task in inside if task.inner_pid != 1]
+    engines = {t.pid_namespace for t in inside if t.name == "belljar-spawner"}
+    return [t for t in inside if t.inner_pid != 1 and t.pid_namespace not in engines]
 
 
 def wait_for(what, timeout, step=0.02):
