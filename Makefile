@@ -92,7 +92,7 @@ format: setup
 	@tools/lint --format
 
 install: all
-	@meson configure build -Dprefix=$(PREFIX)
+	@meson setup --reconfigure build -Dprefix=$(PREFIX) >/dev/null
 	@meson install -C build --no-rebuild
 
 clean:

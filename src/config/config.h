@@ -95,7 +95,7 @@ struct config {
     size_t zygote_memory;
     int64_t zygote_max_forks;
     uint64_t zygote_max_age_ms;
-    bool zygote_huge_pages;
+    bool zygote_huge_pages, zygote_freeze;
     struct config_list allow_missing;
     enum config_auto require_limits;
     int64_t uid_base, uid_count;
@@ -141,7 +141,7 @@ struct config {
     int64_t package_max_count, package_max_sets, package_max_files;
     size_t package_max_bytes, package_cache_size;
     uint64_t package_timeout_ms, package_max_age_ms;
-    int64_t package_max_parallel, package_max_queue;
+    int64_t package_max_parallel, package_max_queue, package_max_per_client;
 
     struct config_list warnings;   /* for the log: what was passed over, and why */
     struct config_origin *origins; /* private: one for each option */

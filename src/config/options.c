@@ -348,6 +348,10 @@ const struct option config_options[] = {
     { SANDBOX, BOOL("zygote_huge_pages", zygote_huge_pages, "true",
         .help = "Put its memory into huge pages, which makes forks quicker and costs some memory, "
                 "once.") },
+    { SANDBOX, BOOL("zygote_freeze", zygote_freeze, "true",
+        .help = "Copy its libraries into memory of its own, which makes forks quicker still. They "
+                "lose their names in /proc/self/maps of kernels; where the host forbids memory that "
+                "is writable and executable, nothing happens.") },
     { SANDBOX, LIST("allow_missing", allow_missing, "", 0, 32, .placeholder = "LAYER,...",
         .check = is_layer,
         .allowed = "names of layers as belljar doctor prints them, such as memory_limit",
@@ -550,6 +554,8 @@ const struct option config_options[] = {
         .help = "Installs that run at the same time.") },
     { PACKAGES, INT("package_max_queue", package_max_queue, "32", 0, 10000,
         .help = "Installs that may wait for their turn.") },
+    { PACKAGES, INT("package_max_per_client", package_max_per_client, "8", 1, 10000,
+        .help = "Installs of one client that run or wait.") },
 };
 /* clang-format on */
 

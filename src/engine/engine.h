@@ -96,7 +96,7 @@ struct engine_options {
         size_t n_preload;
         uint64_t memory_bytes;          /* of the process that they are forked from */
         uint64_t max_forks, max_age_ms; /* after which it is renewed */
-        bool huge_pages;                /* for its memory: forks are quicker */
+        bool huge_pages, freeze;        /* for its memory, and its libraries: forks are quicker */
     } kernels;
     uint32_t uid_base; /* as root: first outside uid of the range */
     uint32_t uid_count;

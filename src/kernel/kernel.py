@@ -1682,6 +1682,7 @@ class Kernel:
         self.streams.flush_theirs()
         self.streams.flush()  # what was printed before must be seen before
         self.channel.send({"op": "install", "id": self.run.id, "packages": names})
+        self.interrupts.check()  # one that came while it was sent
         while True:
             reply = self.channel.receive_whole()
             if reply is None:  # the server is gone

@@ -105,6 +105,22 @@ static void on_done(const struct package_result *result, void *data)
     tell(install, &told);
 }
 
+static size_t count_installs(const struct session_ref *session)
+{
+    size_t count = 0;
+    list_each (struct install, install, &session->packages.installs, link)
+        count++;
+    return count;
+}
+
+static size_t installs_of_owner(const struct session_ref *session)
+{
+    size_t count = 0;
+    list_each (struct session_ref, other, &session->sessions->all, link)
+        count += str_eq(other->owner, session->owner) ? count_installs(other) : 0;
+    return count;
+}
+
 static int refuse_all(struct err *err)
 {
     return err_set(err, EOPNOTSUPP, "packages cannot be installed on this server");
@@ -126,9 +142,10 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
         return refuse_all(err);
-    size_t times = session->packages.n_sets;
-    list_each (struct install, other, &session->packages.installs, link)
-        times++;
+    size_t times = session->packages.n_sets + count_installs(session);
+    if (installs_of_owner(session) >= options->max_installs_per_owner)
+        return err_set(err, EAGAIN, "%zu of your installs are under way, the limit; wait for one",
+                       options->max_installs_per_owner);
     if (times >= options->max_package_sets)
         return err_set(err, EAGAIN,
                        "packages were installed %zu times in this session, the limit; start a new "

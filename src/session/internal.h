@@ -154,6 +154,8 @@ struct cell {
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
+/* Somebody has come for a session that was nobody's: its kernel waits for no zygote. */
+void kernel_hurry(struct session_ref *session);
 /* Whether a zygote could have made its kernel. */
 bool kernel_may_be_forked(const struct session_ref *session);
 /* How much of the beginning of each stream the agent shall send. */

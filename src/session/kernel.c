@@ -228,6 +228,14 @@ static void add_kernel(void *data)
     sandbox_add_kernel(session->sandbox, on_added, session);
 }
 
+void kernel_hurry(struct session_ref *session)
+{
+    if (!session->again || !timer_active(session->again))
+        return;
+    timer_stop(session->again);
+    add_kernel(session);
+}
+
 static void on_added(int code, void *data)
 {
     struct session_ref *session = data;

@@ -177,6 +177,7 @@ static void session_admit(struct session_ref *session, const char *owner, const 
     sessions->stats.sessions_open++;
     sessions->stats.sessions_total++;
     session_touch(session);
+    kernel_hurry(session);
 }
 
 static bool is_default(const struct sandbox_limits *limits, const struct sessions *sessions)

@@ -45,11 +45,12 @@ struct session_options {
     size_t overflow_memory;  /* that all runs together may gather for such files */
     uint64_t display_bytes;  /* of all that one run displays */
     struct session_python python_runs;
-    bool strip_ansi;           /* tidy.h: escape sequences and progress bars */
-    uint64_t state_bytes;      /* of variables that go into a run or come out of it, as JSON */
-    struct packages *packages; /* borrowed; NULL: none can be installed */
-    size_t max_package_sets;   /* installs in one session */
-    const char *python;        /* the interpreter, as sandboxes see it; borrowed */
+    bool strip_ansi;               /* tidy.h: escape sequences and progress bars */
+    uint64_t state_bytes;          /* of variables that go into a run or come out of it, as JSON */
+    struct packages *packages;     /* borrowed; NULL: none can be installed */
+    size_t max_package_sets;       /* installs in one session */
+    size_t max_installs_per_owner; /* that run or wait */
+    const char *python;            /* the interpreter, as sandboxes see it; borrowed */
     /* As in a plan, for every session; borrowed, NULL: none. What a plan says comes on top: variables
      * replace those of the same name, and an import must be allowed by both policies. */
     const json_t *env, *allowed_modules, *blocked_modules;

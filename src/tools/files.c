@@ -182,7 +182,7 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
         mcp_call_add(file->call,
                      mcp_textf("[note] only %s%zu of %llu bytes; go on with offset %llu",
                                file->offset ? "" : "the first ", len, (unsigned long long)size,
-                               (unsigned long long)(file->offset + len)));
+                               (unsigned long long)result.offset + (unsigned long long)len));
     mcp_call_structured(file->call, &result);
     mcp_call_finish(file_call_free(file));
 }

@@ -16,4 +16,6 @@ const struct mcp_icon icon_belljar[] =
 const struct mcp_icon icon_run[] = ICON("M7%204l12%208-12%208z");
 const struct mcp_icon icon_file[] = ICON("M6%203h8l5%205v13H6zM14%203v5h5");
 const struct mcp_icon icon_files[] = ICON("M4%206h16M4%2012h16M4%2018h10");
+const struct mcp_icon icon_package[] =
+    ICON("M4%207l8-4%208%204v10l-8%204-8-4zM4%207l8%204%208-4M12%2011v10");
 const struct mcp_icon icon_session[] = ICON("M4%205h16v14H4zM4%209h16");

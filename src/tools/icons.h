@@ -8,6 +8,7 @@ extern const struct mcp_icon icon_belljar[]; /* the server */
 extern const struct mcp_icon icon_run[];     /* runs code */
 extern const struct mcp_icon icon_file[];    /* one file */
 extern const struct mcp_icon icon_files[];   /* several */
+extern const struct mcp_icon icon_package[]; /* something to install */
 extern const struct mcp_icon icon_session[]; /* a session as such */
 
 #endif

@@ -217,6 +217,6 @@ const struct mcp_tool tool_install_packages = {
     .input = &install_input,
     .output = &install_output,
     .hints = MCP_OPEN_WORLD,
-    .icons = icon_session,
+    .icons = icon_package,
     .call = install_packages,
 };

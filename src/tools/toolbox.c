@@ -88,8 +88,14 @@ void toolbox_uuid(char ret[TOOLBOX_UUID_SIZE])
     random_bytes(bytes, sizeof(bytes));
     bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
     bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        ret += sprintf(ret, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", bytes[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *ret++ = '-';
+        *ret++ = digits[bytes[i] >> 4];
+        *ret++ = digits[bytes[i] & 0x0f];
+    }
+    *ret = '\0';
 }
 
 void toolbox_add_str(struct str_list *list, char *text)

@@ -13,8 +13,10 @@ enum { UPDATES_MAX = 200 };
 struct watch {
     struct sessions *sessions;
     size_t max_files;
-    struct mcp_server **servers;
-    size_t n_servers;
+    struct listener {
+        struct mcp_server *server;
+    } * listeners;
+    size_t n_listeners;
     struct list all; /* struct watched */
 };
 
@@ -41,8 +43,8 @@ struct watched {
 
 static void tell_list_changed(const struct watch *watch, const char *owner)
 {
-    for (size_t i = 0; i < watch->n_servers; i++)
-        mcp_server_resources_changed(watch->servers[i], owner);
+    for (size_t i = 0; i < watch->n_listeners; i++)
+        mcp_server_resources_changed(watch->listeners[i].server, owner);
 }
 
 static void tell_updated(const struct watched *watched, const char *path, size_t *told)
@@ -50,22 +52,23 @@ static void tell_updated(const struct watched *watched, const char *path, size_t
     if (*told >= UPDATES_MAX)
         return;
     auto_free char *uri = session_file_uri(watched->id, path);
-    for (size_t i = 0; i < watched->watch->n_servers; i++)
-        *told += mcp_server_resource_updated(watched->watch->servers[i], uri, watched->owner);
+    for (size_t i = 0; i < watched->watch->n_listeners; i++)
+        *told +=
+            mcp_server_resource_updated(watched->watch->listeners[i].server, uri, watched->owner);
 }
 
 /* Any file of the session may be other than it was. */
 static void tell_all_updated(const struct watched *watched)
 {
     auto_free char *uri = xasprintf("kernel://%s", watched->id);
-    for (size_t i = 0; i < watched->watch->n_servers; i++)
-        mcp_server_resources_updated(watched->watch->servers[i], uri, watched->owner);
+    for (size_t i = 0; i < watched->watch->n_listeners; i++)
+        mcp_server_resources_updated(watched->watch->listeners[i].server, uri, watched->owner);
 }
 
 static bool is_followed(const struct watch *watch, const char *owner)
 {
-    for (size_t i = 0; i < watch->n_servers; i++) {
-        if (mcp_server_watched(watch->servers[i], owner))
+    for (size_t i = 0; i < watch->n_listeners; i++) {
+        if (mcp_server_watched(watch->listeners[i].server, owner))
             return true;
     }
     return false;
@@ -292,8 +295,9 @@ struct watch *watch_new(struct sessions *sessions, size_t max_files)
 
 void watch_add_server(struct watch *watch, struct mcp_server *server)
 {
-    watch->servers = xrealloc(watch->servers, (watch->n_servers + 1) * sizeof(*watch->servers));
-    watch->servers[watch->n_servers++] = server;
+    watch->listeners =
+        xrealloc(watch->listeners, (watch->n_listeners + 1) * sizeof(*watch->listeners));
+    watch->listeners[watch->n_listeners++] = (struct listener){ .server = server };
     mcp_server_on_watch(server, on_watch, watch);
 }
 
@@ -303,6 +307,6 @@ void watch_free(struct watch *watch)
         return;
     while (!list_empty(&watch->all))
         watched_free(list_first(struct watched, &watch->all, link));
-    free(watch->servers);
+    free(watch->listeners);
     free(watch);
 }

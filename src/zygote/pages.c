@@ -15,6 +15,7 @@
 
 #define HUGE ((size_t)2 << 20)
 #define RANGE ((size_t)1 << 30)
+#define FREEZE_MAX ((size_t)256 << 20) /* one mapping */
 #define ARENA                                                                                      \
     ((size_t)1 << 20) /* of Python since 3.10; smaller ones, and stacks of frames, are left alone */
 
@@ -94,7 +95,17 @@ void pages_gather(void)
     /* Arenas from before stay where they are, and are freed by us if ever: as they were got, by mmap. */
 }
 
-/*** the rest ***/
+/*** reading the map ***/
+
+enum { MAPS_MAX = 8192, MAPS_BYTES = 1 << 20 };
+
+struct map {
+    uintptr_t begin, end;
+    bool readable, writable, private, file;
+    bool named, heap; /* named: [heap], [stack] and the like */
+};
+
+static struct map maps[MAPS_MAX];
 
 static uintptr_t number(const char **at)
 {
@@ -110,37 +121,115 @@ static uintptr_t number(const char **at)
     }
 }
 
-/* A line of /proc/self/maps: "begin-end rw-p offset dev inode name". */
-static void collapse_line(const char *line)
+/* "begin-end rwxp offset device inode   name" */
+static struct map parse(const char *line)
 {
+    struct map map = { 0 };
     const char *at = line;
-    uintptr_t begin = number(&at);
+    map.begin = number(&at);
     at++;
-    uintptr_t end = number(&at);
-    if (strncmp(at, " rw-p 00000000 00:00 0 ", 23) != 0 || strstr(at, "[stack"))
-        return;
-    begin = (begin + HUGE - 1) / HUGE * HUGE;
-    for (; begin + HUGE <= end; begin += HUGE)
-        if (madvise((void *)begin, HUGE, MADV_COLLAPSE) == 0 && !in_range((void *)begin))
-            (void)madvise((void *)begin, HUGE, MADV_NOHUGEPAGE);
+    map.end = number(&at);
+    map.readable = at[1] == 'r';
+    map.writable = at[2] == 'w';
+    map.private = at[4] == 'p';
+    for (int field = 0; field < 3; field++) /* to device, by way of flags and offset, to inode */
+        at = strchr(at + 1, ' ');
+    map.file = at[1] != '0';
+    map.named = strchr(at, '[') != NULL;
+    map.heap = strstr(at, "[heap]") != NULL;
+    return map;
 }
 
-void pages_collapse(void)
+/* How many there are, by address; 0 when they cannot be read whole. Nothing is mapped for it: that would
+ * be among what is read. */
+static size_t read_maps(void)
 {
-    static char maps[512 * 1024];
+    static char text[MAPS_BYTES];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
-    ssize_t n;
-    while (fd >= 0 && len < sizeof(maps) - 1 &&
-           (n = read(fd, maps + len, sizeof(maps) - 1 - len)) > 0)
+    size_t len = 0, count = 0;
+    ssize_t n = -1;
+    while (fd >= 0 && len < sizeof(text) - 1 &&
+           (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
         len += (size_t)n;
     if (fd >= 0)
         close(fd);
-    maps[len] = '\0';
-    char *line = maps;
-    for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+    text[len] = '\0';
+    char *line = text;
+    for (char *end; n == 0 && count < MAPS_MAX && (end = strchr(line, '\n')); line = end + 1) {
         *end = '\0';
-        collapse_line(line);
+        maps[count++] = parse(line);
+    }
+    return count < MAPS_MAX ? count : 0;
+}
+
+/*** libraries ***/
+
+static bool can_freeze(const struct map *map, uintptr_t keep)
+{
+    return map->private && !map->named && (map->readable || map->file) &&
+           !in_range((void *)map->begin) && !(keep >= map->begin && keep < map->end) &&
+           map->end - map->begin <= FREEZE_MAX;
+}
+
+static uintptr_t round_up(uintptr_t address)
+{
+    return (address + HUGE - 1) / HUGE * HUGE;
+}
+
+/* Replaces maps[first] to maps[last] and what is free between and around them, between `low` and `high`,
+ * by one copy. Until the last call everything is as it was; it exchanges all in one step. */
+static void freeze(size_t first, size_t last, uintptr_t low, uintptr_t high)
+{
+    uintptr_t begin = maps[first].begin / HUGE * HUGE, end = round_up(maps[last].end);
+    begin = begin < low ? maps[first].begin : begin;
+    end = end > high ? maps[last].end : end;
+    size_t len = end - begin;
+    char *room = mmap(NULL, len + 2 * HUGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return; /* a host that wants no memory that is writable and executable */
+    /* At the same distance from a huge page, so that the kernel can move page tables whole. */
+    char *copy = room + (HUGE - (uintptr_t)room % HUGE) % HUGE + begin % HUGE;
+    (void)munmap(room, (size_t)(copy - room));
+    (void)munmap(copy + len, (size_t)(room + len + 2 * HUGE - (copy + len)));
+    for (size_t i = first; i <= last; i++)
+        if (maps[i].readable)
+            memcpy(copy + (maps[i].begin - begin), (void *)maps[i].begin,
+                   maps[i].end - maps[i].begin);
+    if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) == MAP_FAILED)
+        (void)munmap(copy, len);
+}
+
+void pages_freeze(const void *keep)
+{
+    size_t count = read_maps();
+    for (size_t first = 0, last; first < count; first = last + 1) {
+        last = first;
+        if (!can_freeze(&maps[first], (uintptr_t)keep))
+            continue;
+        bool file = maps[first].file;
+        while (last + 1 < count && can_freeze(&maps[last + 1], (uintptr_t)keep) &&
+               maps[last + 1].begin - maps[last].end < HUGE)
+            file |= maps[++last].file;
+        uintptr_t low = first > 0 ? maps[first - 1].end : maps[first].begin;
+        uintptr_t high = last + 1 < count ? maps[last + 1].begin : maps[last].end;
+        if (file)
+            freeze(first, last, low, high);
+    }
+}
+
+/*** what is large ***/
+
+void pages_collapse(void)
+{
+    size_t count = read_maps();
+    for (size_t i = 0; i < count; i++) {
+        const struct map *map = &maps[i];
+        if (!map->private || !map->writable || map->file || (map->named && !map->heap))
+            continue;
+        for (uintptr_t at = round_up(map->begin); at + HUGE <= map->end; at += HUGE)
+            if (madvise((void *)at, HUGE, MADV_COLLAPSE) == 0)
+                (void)madvise((void *)at, HUGE, MADV_NOHUGEPAGE);
     }
     range.closed = true;
     if (range.begin)

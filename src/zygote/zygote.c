@@ -360,6 +360,8 @@ static bool obey(const struct zygote_order *order, const int *fds)
 /* Returns in children only, as kernels that have not run anything: the length of zygote_environment(). */
 int zygote_serve(const char *imported)
 {
+    if (zygote.setup.freeze)
+        pages_freeze(zygote.tid_address); /* and the C library's data of this thread */
     if (zygote.setup.huge_pages)
         pages_collapse();
     zygote.data_bytes = own_data();

@@ -47,6 +47,7 @@ struct zygote_setup {
     uint32_t other_user; /* 1: a guest has a uid of its own; 0: the one there is */
     uint32_t has_landlock;
     uint32_t huge_pages; /* 1: lay memory out so that a fork is cheap (pages.h) */
+    uint32_t freeze;     /* 1: libraries too */
     uint32_t n_filter;   /* struct sock_filter that follow */
 };
 

@@ -48,7 +48,7 @@ class Pool(Http):
         return int(float(re.search(rf"^belljar_kernel_pool_{name} (\S+)$", text, re.M)[1]))
 
     def wait_ready(self, count):
-        wait_for(lambda: self.metric("ready") == count, f"{count} kernels ready")
+        wait_for(lambda: self.metric("ready") >= count, f"{count} kernels ready")
 
     def tool(self, name, client=None, **arguments):
         params = call_tool(name, arguments)

@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -13,7 +14,7 @@ import urllib.request
 import belljar
 import pytest
 from belljar import call_tool, need
-from sandboxes import Jar, ToolError, ordinary_user
+from sandboxes import Jar, ToolError, make_state, ordinary_user
 from wheels import Index, make_wheel
 
 RUNTIME = pathlib.Path(
@@ -403,6 +404,49 @@ def test_the_cache_outlives_the_server(wheelhouse):
             assert said["cached"], said
 
 
+# --- settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variable", ["PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"])
+def test_the_usual_variables_name_an_index(wheelhouse, variable):
+    env = {name: "" for name in PASSED if name in os.environ and name.endswith("_URL")}
+    with Index(wheelhouse) as index, Shop(env={**env, variable: index.url}) as shop:
+        assert shop.install("needs")["success"]
+        assert any(path.endswith(".whl") for path in index.requests), index.requests
+
+
+@pytest.mark.parametrize(
+    "flag, allowed",
+    [
+        ("--package-index=ftp://example.org/", "https://"),
+        ("--package-index=--no-deps", "https://"),
+        ("--package-dir=relative", "absolute"),
+        ("--package-wheels=relative", "absolute"),
+        ("--package-installer=conda", "auto"),
+        ("--package-max-bytes=1k", "1m"),
+        ("--package-max-count=0", "1"),
+    ],
+)
+def test_a_bad_setting_names_itself(flag, allowed):
+    done = subprocess.run(
+        [need(belljar.BIN), "config", flag], capture_output=True, text=True, timeout=60
+    )
+    name = flag.partition("=")[0]
+    assert done.returncode == 2 and name in done.stderr and allowed in done.stderr, done
+
+
+def test_a_directory_of_somebody_else_is_not_used(tmp_path):
+    """The server still runs code, and says why it cannot install."""
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    with Jar("--package-dir", place) as jar:
+        assert jar.execute("echo hi").stdout == "hi\n"
+        with pytest.raises(ToolError, match="cannot be installed"):
+            jar.tool("install_packages", packages=["six"])
+        assert "package_dir" in jar.log_text()
+
+
 # --- while it goes on -----------------------------------------------------------------------------------
 
 
@@ -499,6 +543,20 @@ def test_the_queue_is_bounded(slow_index):
         assert all(each["structuredContent"]["success"] for each in done), done
 
 
+def test_one_client_cannot_take_all_places(slow_index):
+    with slow_shop(slow_index, "--package-max-per-client=2") as shop:
+        session = shop.cell("x = 1").session
+        waiting = []
+        for name in ("plain==1.0", "plain==2.0"):
+            arguments = {"packages": [name], "session_id": session}
+            waiting.append(shop.jar.submit("tools/call", call_tool("install_packages", arguments)))
+        with pytest.raises(ToolError, match="2 of your installs"):
+            shop.install("needs")
+        slow_index.hold.set()
+        assert all(each.result(SLOW)["structuredContent"]["success"] for each in waiting)
+        assert shop.install("needs")["success"]
+
+
 def test_a_session_that_ends_takes_its_install_along(slow_index):
     with slow_shop(slow_index) as shop:
         session = shop.cell("x = 1").session
@@ -518,6 +576,24 @@ def test_a_server_that_ends_leaves_nothing_half_done(slow_index):
         shop.jar.submit("tools/call", call_tool("install_packages", {"packages": ["plain"]}))
         wait_for_request(slow_index)
     assert not shop.dir.exists()
+
+
+def test_a_killed_server_leaves_nothing(slow_index):
+    state = pathlib.Path(make_state())
+    flags = (f"--package-index={slow_index.url}", "--package-trusted-hosts=127.0.0.1")
+    shop = Shop(*flags, state=str(state))
+    try:
+        shop.jar.submit("tools/call", call_tool("install_packages", {"packages": ["plain"]}))
+        wait_for_request(slow_index)
+        assert len(list((state / "instances").iterdir())) == 2  # guests', installers'
+        shop.jar.kill()
+        # Each is removed by its keeper when the last process of its sandboxes is gone.
+        wait_for(lambda: not list((state / "instances").iterdir()))
+        assert shop.sets() == [] and shop.staged() == []
+    finally:
+        shop.jar.kill()
+        shutil.rmtree(shop.dir)
+        shutil.rmtree(state)
 
 
 def test_what_the_installer_says_is_streamed(offline):
@@ -577,13 +653,16 @@ def test_a_guest_still_has_no_network(offline):
 HOSTILE_SETUP = """
 import os, socket, sys
 
+HOST_PLACES = ("/root", "/boot", "/srv", "/var/lib", "/var/log", "/etc/shadow", "/home/root")
+
 def attempt(function, *args):
     try:
         return repr(function(*args))
     except OSError as exc:
         return f"refused: {exc.strerror}"
 
-print("ROOT", sorted(os.listdir("/")), sorted(os.listdir("/opt/belljar/packages")))
+print("ROOT", sorted(os.listdir("/")), os.listdir("/opt/belljar/packages"))
+print("HOST", [each for each in HOST_PLACES if os.path.lexists(each)])
 print("UNIX", attempt(socket.socket, socket.AF_UNIX))
 print("BIND", attempt(lambda: socket.socket().bind(("127.0.0.1", 0))))
 print("WRITE", attempt(open, "/opt/belljar/wheels/evil", "w"))
@@ -630,7 +709,7 @@ def test_a_source_package_sees_nothing_of_the_host(wheelhouse):
         said = "".join(message for _, message in waiting.progress) + belljar.text_of(result)
         assert "canary" not in said and "SECRET {}" in said, said
         assert "UNIX refused" in said and "WRITE refused" in said, said
-        assert "'home'" not in said and "'root'" not in said and "[]" in said, said
+        assert "'workspace'] []" in said and "HOST []" in said, said
 
 
 def test_hostile_wheels_do_no_harm(tmp_path):

@@ -7,7 +7,7 @@ import time
 import belljar
 import pytest
 from belljar import META, NEWEST, RpcError, call_tool, stateless
-from sandboxes import LONG, Jar, ToolError
+from sandboxes import LONG, Jar, ToolError, ordinary_user
 
 NOT_FOUND = {"handshake": -32002, "stateless": -32602}
 ERAS = ["handshake", "stateless"]
@@ -552,7 +552,7 @@ def test_every_tool_is_described_for_models_and_people(jar):
     assert tools["clear_session"]["annotations"]["destructiveHint"]
     assert not tools["start_session"]["annotations"]["destructiveHint"]
     reaching = {name for name, tool in tools.items() if tool["annotations"]["openWorldHint"]}
-    assert reaching <= {"install_packages", "start_session"}  # the index of packages
+    assert reaching == {"install_packages"}
 
 
 def test_instructions_are_precise():
@@ -561,3 +561,21 @@ def test_instructions_are_precise():
         assert told == server.modern("server/discover")["instructions"]
     for word in ("execute_code", "session_id", "/workspace", "kernel://", "no network"):
         assert word in told
+
+
+def test_an_ordinary_user_can_serve_them_too():
+    with Jar(user=ordinary_user()) as jar:
+        session = write(jar, "a.txt", "mine")
+        follow(jar, uri(session, "a.txt"))
+        heard = settled(jar, session)
+        jar.execute("echo more >>a.txt", "bash", session)
+        until(heard.updated, "updated")
+        assert read(jar, session, "a.txt")[0]["text"] == "minemore\n"
+        run = jar.execute("seq 20000", "bash", session)
+        (entry,) = run.said["overflow"]
+        (contents,) = jar.call("resources/read", {"uri": entry["uri"]})["contents"]
+        assert contents["text"] == run.stdout and contents["text"].endswith("\n20000\n")
+        names = [
+            file["name"] for file in jar.tool("list_session_files", session_id=session)["files"]
+        ]
+        assert names == ["a.txt", "settled"]

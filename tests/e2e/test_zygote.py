@@ -618,6 +618,17 @@ def test_a_zygote_that_fills_its_memory_is_replaced_and_fails_no_call(data_jar):
         assert jar.log_text().count(COLD) == 1
 
 
+@pytest.mark.parametrize(
+    "flags", [["--no-zygote-freeze"], ["--no-zygote-freeze", "--no-zygote-huge-pages"]]
+)
+def test_it_does_without_its_arts(flags):
+    with open_jar(*with_runtime(), *flags) as jar:
+        assert is_forked(jar)
+        for name in ("blas", "plots", "blas in a forked child"):
+            run = python(jar, DATA_WORK[name])
+            assert run.outcome == "ok", run
+
+
 def test_modules_that_are_not_there_are_left_out():
     with open_jar("--preload", "json,no_such_module") as jar:
         assert "json" in jar.log_text() and "not there: no_such_module" in jar.log_text()

@@ -28,7 +28,7 @@ struct zygote_options {
     const char *const *preload;
     size_t n_preload;
     uint64_t memory_bytes, max_forks, max_age_ms;
-    bool huge_pages;
+    bool huge_pages, freeze;
 };
 
 struct native_host {

@@ -68,7 +68,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     auto_free char *note = explain(run, box, &code);
     (void)data;
     bool cut = toolbox_cut(&out, box->max_answer / 4);
-    cut |= toolbox_cut(&errors, box->max_answer / 4);
+    cut = toolbox_cut(&errors, box->max_answer / 4) || cut;
     cut |= add_section(&text, box, "stdout", out, NULL);
     cut |= add_section(&text, box, "stderr", errors, note);
     (void)buf_printf(&text, "[exit_code] %d", code);
