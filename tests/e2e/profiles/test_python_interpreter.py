@@ -347,7 +347,10 @@ def test_a_folder_of_notebooks_is_told_to_be_of_no_use(config):
 
 
 @line("S2.13", "Preinstalled")
-@pytest.mark.parametrize("module", "pandas numpy matplotlib seaborn plotly kaleido sympy".split())
+@pytest.mark.parametrize(
+    "module",
+    "pandas numpy matplotlib seaborn plotly kaleido sympy ipykernel jupyter_client".split(),
+)
 def test_a_library_is_there(server, module):
     assert run(server, f"import {module}")["success"]
 
