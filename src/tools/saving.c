@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -60,8 +61,8 @@ static void take_bundle(struct saving *saving, const json_t *bundle, uint64_t no
         }
         picture->mime_type = kinds[i].mime_type;
         picture->plotly = plotly;
-        picture->name = xasprintf("%s_%llu.%s", plotly ? "plotly" : "inline",
-                                  (unsigned long long)(now_ms + saving->count), kinds[i].ending);
+        picture->name = xasprintf("%s_%" PRIu64 ".%s", plotly ? "plotly" : "inline",
+                                  now_ms + saving->count, kinds[i].ending);
         saving->count++;
         return;
     }

@@ -89,7 +89,7 @@ static void forget_files(struct watched *watched)
 static void remember_files(struct watched *watched, const struct session_file *files, size_t count)
 {
     forget_files(watched);
-    watched->files = xcalloc(count, sizeof(*watched->files));
+    watched->files = count ? xcalloc(count, sizeof(*watched->files)) : NULL;
     for (size_t i = 0; i < count; i++)
         watched->files[i] = (struct stamp){ .path = xstrdup(files[i].path),
                                             .size = files[i].size,

@@ -114,7 +114,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     (void)data;
     if (ended)
         mcp_call_add(call, mcp_textf("%s", ended));
-    if (text && *text)
+    if (*text)
         mcp_call_add(call, mcp_text(text, strlen(text)));
     size_t images = report_images(run, box->max_answer, report_add_image, call);
     if (!ended && !*text && !images)
