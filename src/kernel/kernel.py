@@ -820,7 +820,6 @@ class PlotlyExporter:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    cls.keep_in_one_process()
                     result.append(figure.to_image(format="png"))
             except Exception:
                 cls.broken = True  # it would fail again, slowly
@@ -830,16 +829,6 @@ class PlotlyExporter:
         worker.join(timeout)
         cls.broken = cls.broken or worker.is_alive()
         return result[0] if result else None
-
-    @staticmethod
-    def keep_in_one_process():
-        """The browser's processes would not find each other in a sandbox."""
-        import plotly.io
-
-        scope = getattr(getattr(plotly.io, "kaleido", None), "scope", None)
-        one = "--single-process"
-        if scope is not None and one not in scope.chromium_args:
-            scope.chromium_args = (*scope.chromium_args, one)
 
 
 def plotly_bundle(figure, options):
