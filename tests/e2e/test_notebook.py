@@ -17,6 +17,8 @@ from jupyter_kernel import make_kernel
 from PIL import Image
 from sandboxes import Jar, as_user, ordinary_user
 
+pytestmark = pytest.mark.python_only
+
 HERE = pathlib.Path(__file__).parent
 RUNTIME = pathlib.Path(os.environ.get("BELLJAR_RUNTIME", HERE.parents[1] / ".cache/runtime"))
 SLOW = 120  # seconds for one cell, on a busy machine

@@ -9,6 +9,8 @@ import pytest
 from belljar import need
 from sandboxes import Jar, ordinary_user
 
+pytestmark = pytest.mark.python_only
+
 RUNTIME = pathlib.Path(
     os.environ.get("BELLJAR_RUNTIME", pathlib.Path(__file__).parents[2] / ".cache/runtime")
 )

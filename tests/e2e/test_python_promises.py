@@ -10,6 +10,8 @@ import time
 import pytest
 import python_jar
 
+pytestmark = pytest.mark.python_only
+
 SLOW = python_jar.SLOW
 
 
