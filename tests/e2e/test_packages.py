@@ -596,12 +596,16 @@ def test_a_killed_server_leaves_nothing(slow_index):
         shutil.rmtree(state)
 
 
-def test_what_the_installer_says_is_streamed(offline):
+def test_what_the_installer_says_is_streamed(wheelhouse):
+    """By pip: uv may be done before the first message is due."""
     arguments = {"packages": ["needs", "plain>=1.5"]}
-    waiting = offline.jar.submit("tools/call", call_tool("install_packages", arguments), True)
-    assert waiting.result(SLOW)["structuredContent"]["success"]
-    said = "".join(message for _, message in waiting.progress)
-    assert "plain" in said, waiting.progress
+    with Shop(
+        "--package-index=none", f"--package-wheels={wheelhouse}", "--package-installer=pip"
+    ) as shop:
+        waiting = shop.jar.submit("tools/call", call_tool("install_packages", arguments), True)
+        assert waiting.result(SLOW)["structuredContent"]["success"]
+        said = "".join(message for _, message in waiting.progress)
+        assert "plain" in said, waiting.progress
 
 
 # --- walls ----------------------------------------------------------------------------------------------
