@@ -72,8 +72,12 @@ clients: tests
 conformance: tests
 	@$(python) tests/conformance/run build/tests/conformance/conformance-server build/belljar
 
-asan: tests-asan
+asan: asan-unit asan-e2e
+
+asan-unit: tests-asan
 	@tools/sanitized build-asan $(call unit,build-asan)
+
+asan-e2e: tests-asan
 	@tools/sanitized build-asan $(call pytest,build-asan,tests/e2e) -m "not python_only"
 
 hardening: tests
@@ -99,5 +103,5 @@ install: all
 clean:
 	rm -rf build build-*
 
-.PHONY: all setup run check tests tests-asan lint unit valgrind kernel e2e hostile clients conformance asan \
+.PHONY: all setup run check tests tests-asan lint unit valgrind kernel e2e hostile clients conformance asan asan-unit asan-e2e \
 	hardening fuzz bench format install clean
