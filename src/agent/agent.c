@@ -34,6 +34,7 @@
 #include "agent/kernel.h"
 #include "agent/procs.h"
 #include "agent/run.h"
+#include "agent/signals.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -435,7 +436,7 @@ static void open_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (int sig = 1; sig < NSIG; sig++)
-        (void)sys_default_signal(sig); /* guests inherit; KILL and STOP refuse, and need it not */
+        (void)signals_default(sig); /* guests inherit; KILL and STOP refuse, and need it not */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         die("signals", errno);

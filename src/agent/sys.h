@@ -108,17 +108,4 @@ struct sys_program {
     const struct sys_filter *filter;
 };
 
-/* rt_sigaction(2) to SIG_DFL. Not by the C library, which keeps the first real-time signals to itself and
- * would leave them as whoever started us had them. */
-static inline int sys_default_signal(int number)
-{
-    struct {
-        void (*handler)(int);
-        unsigned long flags;
-        void (*restorer)(void);
-        uint64_t mask;
-    } action = { .handler = SIG_DFL };
-    return syscall(SYS_rt_sigaction, number, &action, NULL, sizeof(action.mask)) < 0 ? -errno : 0;
-}
-
 #endif

@@ -7,8 +7,10 @@
 #include "http/http.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,11 +18,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(bool condition)
-{
-    if (!condition)
-        abort();
-}
+#define check(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            perror(#condition);                                                                    \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
 
 struct target {
     uv_loop_t loop;
@@ -110,14 +114,20 @@ static void target_open(struct target *t)
     };
 }
 
-static void dial(struct target *t)
+/* False: every port is in use, or remembers a connection that was closed from our side. */
+static bool dial(struct target *t)
 {
     t->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     check(t->client >= 0);
     /* Closing resets, so that millions of runs do not use up the ports. */
     const struct linger linger = { .l_onoff = 1 };
     check(setsockopt(t->client, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
-    check(connect(t->client, (const struct sockaddr *)&t->address, sizeof(t->address)) == 0);
+    if (connect(t->client, (const struct sockaddr *)&t->address, sizeof(t->address)) == 0)
+        return true;
+    check(errno == EADDRNOTAVAIL);
+    (void)close(t->client);
+    (void)usleep(10000);
+    return false;
 }
 
 static void turn(struct target *t, bool reads)
@@ -158,7 +168,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         target_open(&t);
     size_t step = 1u + data[0] * 8u;
     bool reads = data[1] & 1, late = data[1] & 2, shuts = data[1] & 4;
-    dial(&t);
+    if (!dial(&t))
+        return -1; /* not an input to keep */
     turn(&t, reads);
     for (size_t at = 2; at < size; at += step) {
         size_t n = size - at < step ? size - at : step;

@@ -1,5 +1,6 @@
 #include "engine/native/zygotes.h"
 
+#include "agent/signals.h"
 #include "base/log.h"
 #include "engine/native/sys.h"
 #include "kernel/source.h"
@@ -104,7 +105,7 @@ static void prefer_for_oom(void)
 static void default_signals(void)
 {
     for (int number = 1; number < NSIG; number++)
-        (void)signal(number, SIG_DFL); /* KILL and STOP refuse */
+        (void)signals_default(number); /* KILL and STOP refuse */
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
