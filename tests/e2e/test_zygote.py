@@ -99,7 +99,18 @@ def is_forked(jar, session=None):
 
 
 def zygotes(jar):
-    """Process ids, on the host, of this server's zygotes."""
+    """Process ids, on the host, of this server's zygotes. A kernel has its zygote's name for a moment, until
+    it takes its own, so that one look is not enough."""
+    found = named_as_zygotes(jar)
+    while True:
+        time.sleep(0.05)
+        again = named_as_zygotes(jar)
+        if again == found:
+            return found
+        found = again
+
+
+def named_as_zygotes(jar):
     parents = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
