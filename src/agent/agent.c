@@ -30,6 +30,7 @@
  * in its session; others that it has sent away on their own are found when the run ends.
  */
 #include "agent/clock.h"
+#include "agent/counts.h"
 #include "agent/file.h"
 #include "agent/kernel.h"
 #include "agent/procs.h"
@@ -61,6 +62,7 @@ static struct {
     struct kernel kernel;
     struct files files;
     bool greeted;         /* the server has said hello */
+    bool count_asked;     /* and FRAME_COUNTS is due */
     uint32_t last_number; /* of run or kernel */
 
     int signal_fd;
@@ -240,6 +242,25 @@ static int take_ping(const struct frame *frame)
     return wire_send(&agent.wire, FRAME_PONG, 0, frame->payload, frame->len) ? 0 : -ENOBUFS;
 }
 
+static int take_count(const struct frame *frame)
+{
+    if (frame->number != 0 || frame->len != 0 || agent.count_asked)
+        return -EPROTO;
+    agent.count_asked = true;
+    return 0;
+}
+
+static void tell_counts(void)
+{
+    char payload[FRAME_COUNTS_SIZE];
+    struct frame_counts counts;
+    if (!agent.count_asked)
+        return;
+    counts_read(&counts);
+    frame_counts_put(payload, &counts);
+    agent.count_asked = !wire_send(&agent.wire, FRAME_COUNTS, 0, payload, sizeof(payload));
+}
+
 static int take_announcement(const struct frame *frame)
 {
     struct frame_run spec;
@@ -332,6 +353,8 @@ static int take(const struct frame *frame)
         return take_hello(frame);
     case FRAME_PING:
         return take_ping(frame);
+    case FRAME_COUNT:
+        return take_count(frame);
     case FRAME_RUN:
     case FRAME_KERNEL:
         return take_announcement(frame);
@@ -412,6 +435,7 @@ static _Noreturn void serve(void)
         }
         if (agent.wire.ready & (POLLIN | POLLHUP | POLLERR))
             take_frames();
+        tell_counts();
         if (agent.signal_ready || agent.reap_more)
             reap();
         run_step(&agent.run);
@@ -448,12 +472,15 @@ static void open_signals(void)
 int main(int argc, char **argv)
 {
     const char *step;
-    int r = config_load(&agent.config, argc > 1 ? argv[1] : AGENT_WORKSPACE,
+    bool stdio = argc > 1 && strcmp(argv[1], AGENT_STDIO) == 0;
+    argc -= stdio;
+    argv += stdio;
+    int r = config_load(&agent.config, stdio, argc > 1 ? argv[1] : AGENT_WORKSPACE,
                         argc > 2 ? argv[2] : AGENT_RUN_DIR, &step);
     if (r < 0)
         die(step, -r);
     open_signals();
-    r = wire_init(&agent.wire, AGENT_STREAM_FD);
+    r = wire_init(&agent.wire, AGENT_STREAM_FD, agent.config.out_fd);
     if (r < 0)
         die("stream", -r);
     run_init(&agent.run, &agent.config, &agent.wire);

@@ -21,16 +21,25 @@ static const struct agent_setup default_setup = {
 
 /*** the set-up ***/
 
-static int read_exactly(int fd, void *ret, size_t len, off_t *at)
+/* Where it comes from: a file, which is closed then, or the beginning of the stream. */
+struct source {
+    int fd;
+    bool is_stream;
+    off_t at;
+};
+
+static int read_exactly(struct source *source, void *ret, size_t len)
 {
     for (size_t done = 0; done < len;) {
-        ssize_t n = pread(fd, (char *)ret + done, len - done, *at);
+        char *to = (char *)ret + done;
+        ssize_t n = source->is_stream ? read(source->fd, to, len - done)
+                                      : pread(source->fd, to, len - done, source->at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -EINVAL;
         done += (size_t)n;
-        *at += n;
+        source->at += n;
     }
     return 0;
 }
@@ -61,35 +70,55 @@ static int open_door(struct config *config)
     return 0;
 }
 
-static int read_setup(struct config *config)
+static int read_parts(struct config *config, struct source *source)
 {
     struct agent_setup *setup = &config->setup;
-    config->door_fd = -1;
-    if (fcntl(AGENT_SETUP_FD, F_GETFD) < 0) {
-        *setup = default_setup;
-        setup->guest_uid = getuid();
-        setup->guest_gid = getgid();
-        return 0;
-    }
-    off_t at = 0;
-    int r = read_exactly(AGENT_SETUP_FD, setup, sizeof(*setup), &at);
+    int r = read_exactly(source, setup, sizeof(*setup));
     if (r < 0)
         return r;
     if (setup->magic != AGENT_SETUP_MAGIC || setup->version != AGENT_SETUP_VERSION ||
         setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX || setup->has_door > 1)
         return -EINVAL;
-    r = read_exactly(AGENT_SETUP_FD, config->filter, setup->n_filter * sizeof(struct sys_filter),
-                     &at);
-    if (r < 0)
-        return r;
-    r = read_exactly(AGENT_SETUP_FD, config->env_bytes, setup->env_len, &at);
-    if (r < 0)
-        return r;
+    /* Their descriptors cannot come along. */
+    if (source->is_stream && (setup->n_cgroups || setup->has_door))
+        return -EINVAL;
+    r = read_exactly(source, config->filter, setup->n_filter * sizeof(struct sys_filter));
+    if (r == 0)
+        r = read_exactly(source, config->env_bytes, setup->env_len);
     config->program =
         (struct sys_program){ .len = (uint16_t)setup->n_filter, .filter = config->filter };
-    close(AGENT_SETUP_FD);
-    r = check_cgroups(setup);
+    return r;
+}
+
+static int read_setup(struct config *config, bool stdio)
+{
+    struct source source = { stdio ? AGENT_STREAM_FD : AGENT_SETUP_FD, .is_stream = stdio };
+    config->door_fd = -1;
+    if (!stdio && fcntl(AGENT_SETUP_FD, F_GETFD) < 0) {
+        config->setup = default_setup;
+        config->setup.guest_uid = getuid();
+        config->setup.guest_gid = getgid();
+        return 0;
+    }
+    int r = read_parts(config, &source);
+    if (r < 0)
+        return r;
+    if (!stdio)
+        close(AGENT_SETUP_FD);
+    r = check_cgroups(&config->setup);
     return r < 0 ? r : open_door(config);
+}
+
+/* Input and output become the stream, and nothing in their place: who is forked from here on must not
+ * find it there. */
+static int take_stdio(void)
+{
+    if (dup2(STDIN_FILENO, AGENT_STREAM_FD) < 0 || dup2(STDOUT_FILENO, AGENT_OUT_FD) < 0)
+        return -errno;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* closed with the rest */
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+        return -errno;
+    return 0;
 }
 
 static int split_env(struct config *config)
@@ -113,7 +142,7 @@ static int split_env(struct config *config)
 static int close_the_rest(struct config *config)
 {
     unsigned kept = config->setup.n_cgroups + config->setup.has_door;
-    return sys_close_range(kept ? AGENT_CGROUP_FD + kept : AGENT_STREAM_FD + 1, ~0U);
+    return sys_close_range(kept ? AGENT_CGROUP_FD + kept : (unsigned)config->out_fd + 1, ~0U);
 }
 
 /*** directories ***/
@@ -164,12 +193,17 @@ static int shed_privileges(struct config *config)
     return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
-int config_load(struct config *config, const char *workspace, const char *run_dir,
+int config_load(struct config *config, bool stdio, const char *workspace, const char *run_dir,
                 const char **ret_step)
 {
     config->is_init = getpid() == 1;
+    config->out_fd = stdio ? AGENT_OUT_FD : AGENT_STREAM_FD;
+    *ret_step = "take the stream";
+    int r = stdio ? take_stdio() : 0;
+    if (r < 0)
+        return r;
     *ret_step = "set-up";
-    int r = read_setup(config);
+    r = read_setup(config, stdio);
     if (r < 0)
         return r;
     *ret_step = "environment";

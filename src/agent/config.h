@@ -15,6 +15,7 @@ struct config {
     bool other_user;       /* the guest is not who we are */
     const char *workspace; /* as guests see it */
     int workspace_fd, run_dir_fd;
+    int out_fd;  /* of the stream; AGENT_STREAM_FD where that goes both ways */
     int door_fd; /* -1: none */
     struct agent_setup setup;
     struct sys_program program; /* the guest's filter; len 0: none */
@@ -24,8 +25,9 @@ struct config {
 };
 
 /* Reads the set-up, checks that it can be honoured, opens the directories, gives up every privilege
- * that is not needed, and becomes undumpable. 0; or -errno and what failed in *ret_step. */
-int config_load(struct config *config, const char *workspace, const char *run_dir,
+ * that is not needed, and becomes undumpable. `stdio`: as AGENT_STDIO says. 0; or -errno and what failed
+ * in *ret_step. */
+int config_load(struct config *config, bool stdio, const char *workspace, const char *run_dir,
                 const char **ret_step);
 
 #endif

@@ -112,6 +112,28 @@ int frame_hello_get(const struct frame *frame, struct frame_hello *ret)
     return FRAME_HELLO_SIZE;
 }
 
+void frame_counts_put(char *out, const struct frame_counts *counts)
+{
+    put_u8(&out, counts->known);
+    put_u64(&out, counts->oom_kills);
+    put_u64(&out, counts->pids_denied);
+}
+
+int frame_counts_get(const struct frame *frame, struct frame_counts *ret)
+{
+    if (frame->len != FRAME_COUNTS_SIZE)
+        return -EPROTO;
+    const char *at = frame->payload;
+    unsigned known = get_u8(&at);
+    struct frame_counts counts = { .known = known };
+    counts.oom_kills = get_u64(&at);
+    counts.pids_denied = get_u64(&at);
+    if (known > 1 || (!known && (counts.oom_kills || counts.pids_denied)))
+        return -EPROTO;
+    *ret = counts;
+    return FRAME_COUNTS_SIZE;
+}
+
 /*** run ***/
 
 enum { RUN_HAS_CODE = 1, RUN_JOINED = 2, RUN_ALL = 3 };

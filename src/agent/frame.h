@@ -17,7 +17,7 @@
 
 enum {
     FRAME_MAGIC = 0x52414a42, /* "BJAR" */
-    FRAME_VERSION = 2,
+    FRAME_VERSION = 3,
 
     FRAME_HEADER = 9,
     FRAME_PAYLOAD_MAX = 64 * 1024,
@@ -42,6 +42,7 @@ enum frame_type {
     /* server to agent */
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */
     FRAME_PING = 0x02,      /* up to 8 bytes that come back */
+    FRAME_COUNT = 0x03,     /* empty: FRAME_COUNTS, please */
     FRAME_RUN = 0x10,       /* struct frame_run: announces a run */
     FRAME_ARGS = 0x11,      /* raw: argv, then env, then cwd, each with its NUL; also of a kernel */
     FRAME_CODE = 0x12,      /* raw; also of a kernel */
@@ -60,6 +61,7 @@ enum frame_type {
     /* agent to server */
     FRAME_READY = 0x81,     /* struct frame_hello */
     FRAME_PONG = 0x82,      /* the bytes of the ping */
+    FRAME_COUNTS = 0x83,    /* struct frame_counts */
     FRAME_STDOUT = 0x90,    /* raw; also of a kernel */
     FRAME_STDERR = 0x91,    /* raw; also of a kernel */
     FRAME_GAP = 0x92,       /* struct frame_gap; also of a kernel */
@@ -99,6 +101,15 @@ struct frame_hello {
 };
 void frame_hello_put(char *out, const struct frame_hello *hello);
 int frame_hello_get(const struct frame *frame, struct frame_hello *ret);
+
+/* What the kernel has counted against the sandbox since its start. */
+enum { FRAME_COUNTS_SIZE = 17 };
+struct frame_counts {
+    bool known; /* false: its cgroup does not show; then the others are 0 */
+    uint64_t oom_kills, pids_denied;
+};
+void frame_counts_put(char *out, const struct frame_counts *counts);
+int frame_counts_get(const struct frame *frame, struct frame_counts *ret);
 
 enum { FRAME_RUN_SIZE = 53 };
 struct frame_run {

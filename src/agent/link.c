@@ -129,6 +129,21 @@ void link_write(struct link *link, struct buf *out)
     }
 }
 
+int link_count(struct link *link, link_counts_fn *on_counts, void *data)
+{
+    if (!link->stream)
+        return -EPIPE;
+    if (link->on_counts)
+        return -EBUSY;
+    link->on_counts = on_counts;
+    link->counts_data = data;
+    link->count_ms = clock_ms();
+    struct buf out = BUF_INIT(BUF_NO_CEILING);
+    link_add_frame(&out, FRAME_COUNT, 0, "", 0);
+    link_write(link, &out);
+    return 0;
+}
+
 /*** reading ***/
 
 static const char *take_ready(struct link *link, const struct frame *frame)
@@ -145,6 +160,17 @@ static const char *take_ready(struct link *link, const struct frame *frame)
     return NULL;
 }
 
+static const char *take_counts(struct link *link, const struct frame *frame)
+{
+    struct frame_counts said;
+    if (!link->on_counts || frame->number != 0 || frame_counts_get(frame, &said) < 0)
+        return "the agent told counts that nobody asked for, or that are none";
+    link_counts_fn *on_counts = steal_ptr(&link->on_counts);
+    const struct link_counts counts = { said.oom_kills, said.pids_denied };
+    on_counts(said.known ? &counts : NULL, link->counts_data);
+    return NULL;
+}
+
 static const char *take(struct link *link, const struct frame *frame)
 {
     if (!link->ready && frame->type != FRAME_READY)
@@ -152,6 +178,8 @@ static const char *take(struct link *link, const struct frame *frame)
     switch (frame->type) {
     case FRAME_READY:
         return take_ready(link, frame);
+    case FRAME_COUNTS:
+        return take_counts(link, frame);
     case FRAME_STDOUT:
     case FRAME_STDERR:
     case FRAME_GAP:
@@ -218,11 +246,16 @@ static void received(uv_stream_t *handle, ssize_t len, const uv_buf_t *bytes)
     leave(link);
 }
 
+static bool count_overdue(const struct link *link)
+{
+    return link->on_counts && clock_ms() - link->count_ms > LINK_PATIENCE_MS;
+}
+
 static void lose_patience(void *data)
 {
     struct link *link = data;
     enter(link);
-    if (!link->ready || link_file_overdue(link))
+    if (!link->ready || count_overdue(link) || link_file_overdue(link))
         link_break(link, "the agent does not answer");
     leave(link);
 }

@@ -31,6 +31,15 @@ struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events,
  * fine. */
 void link_free(struct link *link);
 
+/* What the kernel has counted against the sandbox since its start, by the cgroup that the agent sees;
+ * NULL: it sees none. -EBUSY while another asks, -EPIPE when the stream is broken; else one call of
+ * on_counts follows, unless the link breaks or is freed before. */
+struct link_counts {
+    uint64_t oom_kills, pids_denied;
+};
+typedef void link_counts_fn(const struct link_counts *counts, void *data);
+int link_count(struct link *link, link_counts_fn *on_counts, void *data);
+
 /* --- runs ------------------------------------------------------------------------------------- */
 
 enum link_stream { LINK_STDOUT = 1, LINK_STDERR = 2 };

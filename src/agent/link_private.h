@@ -83,6 +83,10 @@ struct link {
     unsigned depth; /* callbacks of ours on the stack */
     bool freed;     /* by one of them: release when depth is back at 0 */
 
+    link_counts_fn *on_counts; /* NULL: nobody has asked */
+    void *counts_data;
+    uint64_t count_ms; /* when */
+
     uint32_t program_number; /* the last of a run or kernel */
     struct link_run_state run;
     struct link_kernel_state kernel;

@@ -13,6 +13,13 @@
  *
  * The agent closes every other descriptor. Its own environment is not used and may be empty.
  *
+ * In a container an engine has no descriptors to hand over but the usual three. There the agent's first
+ * argument is AGENT_STDIO, and it takes these:
+ *
+ *   fd 0         the set-up, as above, without cgroups and door; behind it, what the server says
+ *   fd 1         what the server is told
+ *   fd 2         where the agent may complain before its hello
+ *
  * The engine promises:
  *   - The agent is pid 1 of its pid namespace. (Elsewhere it makes itself a child subreaper; that
  *     is for tests.) It sits in a cgroup of its own, so that the guest cannot starve it; it needs
@@ -49,11 +56,13 @@
     "LANG=C.UTF-8\0"                                                                               \
     "TERM=dumb"
 #define AGENT_RUN_DIR "/run/belljar" /* holds LINK_CODE_PATH */
+#define AGENT_STDIO "--stdio"
 
 enum {
     AGENT_STREAM_FD = 3,
     AGENT_SETUP_FD = 4,
     AGENT_CGROUP_FD = 5, /* the first */
+    AGENT_OUT_FD = 4,    /* with AGENT_STDIO: what was descriptor 1 */
 };
 
 enum {

@@ -5,20 +5,29 @@
 #include <string.h>
 #include <unistd.h>
 
-int wire_init(struct wire *wire, int fd)
+static int prepare(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
         fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
-    wire->fd = fd;
     return 0;
+}
+
+int wire_init(struct wire *wire, int fd, int out_fd)
+{
+    wire->fd = fd;
+    wire->out_fd = out_fd;
+    int r = prepare(fd);
+    return r < 0 ? r : prepare(out_fd);
 }
 
 void wire_poll(struct wire *wire, struct pollset *set)
 {
-    bool pending = wire->out_len > wire->out_at;
-    pollset_add(set, wire->fd, pending ? POLLIN | POLLOUT : POLLIN, &wire->ready);
+    bool pending = wire->out_len > wire->out_at, both = wire->fd == wire->out_fd;
+    pollset_add(set, wire->fd, both && pending ? POLLIN | POLLOUT : POLLIN, &wire->ready);
+    /* Not without need: of a pipe that nobody reads poll() would tell again and again. */
+    pollset_add(set, wire->out_fd, !both && pending ? POLLOUT : 0, &wire->out_ready);
     /* The room they missed is there by now, and no event would tell them. */
     if (wire->starved && !pending)
         pollset_wake(set, 0);
@@ -90,7 +99,7 @@ bool wire_send(struct wire *wire, uint8_t type, uint32_t number, const char *pay
 int wire_flush(struct wire *wire)
 {
     while (wire->out_at < wire->out_len) {
-        ssize_t n = write(wire->fd, wire->out + wire->out_at, wire->out_len - wire->out_at);
+        ssize_t n = write(wire->out_fd, wire->out + wire->out_at, wire->out_len - wire->out_at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

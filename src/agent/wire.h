@@ -12,8 +12,8 @@
 enum { WIRE_OUT = 4 * FRAME_MAX };
 
 struct wire {
-    int fd;
-    short ready;
+    int fd, out_fd; /* one descriptor, or two */
+    short ready, out_ready;
     bool starved;         /* somebody was refused room since the last turn */
     size_t in_at, in_len; /* in[in_at … in_len) is not parsed yet */
     size_t out_at, out_len;
@@ -21,8 +21,8 @@ struct wire {
     char out[WIRE_OUT];
 };
 
-/* `fd` becomes non-blocking. */
-int wire_init(struct wire *wire, int fd);
+/* They become non-blocking. */
+int wire_init(struct wire *wire, int fd, int out_fd);
 void wire_poll(struct wire *wire, struct pollset *set);
 
 /* Reads once. 0, or -EPIPE when the server is gone, or -errno. */

@@ -46,6 +46,11 @@ static void try_payload(const struct frame *frame)
         frame_hello_put(again, &hello);
         must_be_same(frame, FRAME_HELLO_SIZE);
     }
+    struct frame_counts counts;
+    if (frame_counts_get(frame, &counts) > 0) {
+        frame_counts_put(again, &counts);
+        must_be_same(frame, FRAME_COUNTS_SIZE);
+    }
     struct frame_run run;
     if (frame_run_get(frame, &run) > 0) {
         frame_run_put(again, &run);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { HEAD = 50, TAIL = 20, READ_MAX = 100, LIST_MAX = 3, INPUT = 70 * 1000, FILES = 7 };
 
 static struct {
-    unsigned broken, exits, answers;
+    unsigned broken, exits, answers, counts;
     uint64_t bytes[3], gaps[3];
 
     struct link *link;
@@ -178,6 +178,13 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     seen.answers++;
 }
 
+static void on_counts(const struct link_counts *counts, void *data)
+{
+    (void)counts;
+    (void)data;
+    must(seen.counts++ == 0);
+}
+
 /* `len`: of input and content. More than one frame of it is slow, and rarely needed. */
 static void open_work(struct link *link, size_t len)
 {
@@ -195,6 +202,7 @@ static void open_work(struct link *link, size_t len)
     };
     must(link_run(link, &spec, &events, NULL, NULL) == 0);
     open_kernel(link, len);
+    must(link_count(link, on_counts, NULL) == 0);
     /* The first four are with the agent, as 1 to 4; the others wait for an end. */
     must(link_file_read(link, "f", 0, READ_MAX, on_data, NULL, NULL) == 0);
     must(link_file_list(link, "", true, LIST_MAX, on_list, NULL, NULL) == 0);

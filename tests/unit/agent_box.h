@@ -10,6 +10,7 @@
  *                where this machine lets us make one a cgroup v1; "guest2": with one of v2; and with a
  *                door
  *                "old": plain, on a kernel that has no openat2()
+ *                "stdio": plain, with set-up and stream as its input and output, as in a container
  */
 #ifndef BELLJAR_TESTS_AGENT_BOX_H
 #define BELLJAR_TESTS_AGENT_BOX_H

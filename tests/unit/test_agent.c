@@ -397,6 +397,36 @@ static void test_a_thousand_runs_leave_nothing(void **state)
     CHECK_INT("broken", box->broken, false);
 }
 
+struct counted {
+    bool told, known;
+    struct link_counts counts;
+};
+
+static void on_counts(const struct link_counts *counts, void *data)
+{
+    struct counted *counted = data;
+    CHECK("counts are told once", !counted->told);
+    counted->told = true;
+    counted->known = counts;
+    if (counts)
+        counted->counts = *counts;
+}
+
+/* Whether there is a cgroup to look at is the machine's business; that they do not fall is not. */
+static void test_counts_are_told_when_asked_for(void **state)
+{
+    struct box *box = *state;
+    struct counted before = { 0 }, after = { 0 };
+    CHECK_INT("asked", link_count(box->link, on_counts, &before), 0);
+    CHECK_INT("asked twice", link_count(box->link, on_counts, &after), -EBUSY);
+    box_wait(box, &before.told);
+    CHECK_INT("asked again", link_count(box->link, on_counts, &after), 0);
+    box_wait(box, &after.told);
+    CHECK_INT("known", after.known, before.known);
+    CHECK("they grow", after.counts.oom_kills >= before.counts.oom_kills &&
+                           after.counts.pids_denied >= before.counts.pids_denied);
+}
+
 /* Last: it ends the agent. */
 static void test_the_agent_dies_with_the_server(void **state)
 {
@@ -444,6 +474,7 @@ int main(void)
         BOX_TEST(test_privileges_are_gone),
         BOX_TEST(test_the_set_up_is_honoured, .modes = "guest"),
         BOX_TEST(test_guests_and_nobody_else_are_in_their_cgroup, .modes = "guest"),
+        BOX_TEST(test_counts_are_told_when_asked_for),
         BOX_TEST(test_a_thousand_runs_leave_nothing),
         BOX_TEST(test_the_agent_dies_with_the_server),
     };
