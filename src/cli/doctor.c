@@ -131,12 +131,15 @@ static void examine(struct examination *exam, const struct config *config)
 {
     const struct engine_options options = { .rootfs = config->rootfs,
                                             .uid_base = (uint32_t)config->uid_base,
-                                            .uid_count = (uint32_t)config->uid_count };
-    exam->count = engine_checks(&options, exam->checks);
-    check_interpreter(exam, "bash", "install bash");
-    check_interpreter(exam, "node", "install nodejs if guests shall run JavaScript");
-    check_interpreter(exam, "python3", "install python3");
-    check_docker(exam);
+                                            .uid_count = (uint32_t)config->uid_count,
+                                            .docker = docker_options(config) };
+    exam->count = engine_checks(config->engine, &options, exam->checks);
+    if (str_eq(config->engine, "native")) {
+        check_interpreter(exam, "bash", "install bash");
+        check_interpreter(exam, "node", "install nodejs if guests shall run JavaScript");
+        check_interpreter(exam, "python3", "install python3");
+        check_docker(exam);
+    }
     check_sandbox(exam, config);
 }
 

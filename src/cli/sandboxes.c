@@ -79,11 +79,16 @@ static int missing_layers(const struct config *config, bool strict, unsigned *re
     return 0;
 }
 
+static bool uses_docker(const struct config *config)
+{
+    return str_eq(config->engine, "docker");
+}
+
 static const char *python_program(const struct config *config)
 {
     if (config->python[0])
         return config->python;
-    return config->runtime[0] ? ENGINE_RUNTIME "/bin/python3" : "python3";
+    return config->runtime[0] && !uses_docker(config) ? ENGINE_RUNTIME "/bin/python3" : "python3";
 }
 
 /* "NAME=value" as an object; of two with one name the last counts, as in a shell. */
@@ -179,7 +184,9 @@ static struct session_options session_options(const struct guest_options *guest,
         .limits = sandbox_limits(config),
         .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
         .kernel_pool_max = (size_t)config->pool_size,
-        .fork_kernels = config->zygote && config->pool_enabled,
+        .fork_kernels = config->zygote && config->pool_enabled && !uses_docker(config),
+        .image = uses_docker(config) ? config->docker_image : NULL,
+        .working_dir = uses_docker(config) ? config->docker_working_dir : "",
         .pool_max_creations = (size_t)config->pool_max_creations,
         .pool_max_age_ms = config->pool_max_age_ms,
     };
@@ -211,6 +218,26 @@ static struct toolbox make_toolbox(struct engine *engine, struct sessions *sessi
 
 /*** Open and close ***/
 
+struct engine_docker docker_options(const struct config *config)
+{
+    return (struct engine_docker){ .host = config->docker_host,
+                                   .cert_path = config->docker_cert_path,
+                                   .image = config->docker_image,
+                                   .runtime = config->docker_runtime,
+                                   .working_dir = config->docker_working_dir,
+                                   .user = config->docker_user,
+                                   .timeout_ms = config->docker_timeout_ms };
+}
+
+/* What containers see comes from their image. */
+static void say_what_is_unused(const struct config *config)
+{
+    if (config->rootfs[0])
+        log_warning("rootfs is not used by the docker engine; docker.image is");
+    if (config->runtime[0])
+        log_warning("runtime is not used by the docker engine; the Python of docker.image is");
+}
+
 static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
                        bool strict, struct err *err)
 {
@@ -232,6 +259,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
                      .max_age_ms = config->zygote_max_age_ms,
                      .huge_pages = config->zygote_huge_pages,
                      .freeze = config->zygote_freeze },
+        .docker = docker_options(config),
         .uid_base = (uint32_t)config->uid_base,
         .uid_count = (uint32_t)config->uid_count,
         .pool_enabled = config->pool_enabled,
@@ -246,7 +274,10 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         r = make_state_dir(state_dir, err);
     if (r < 0)
         return r;
-    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    if (uses_docker(config))
+        say_what_is_unused(config);
+    else
+        installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
     installer_take_ids(&sandboxes->installer, &options, &installer);
     options.packages = installer_shown_dir(&sandboxes->installer);
     r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);

@@ -27,6 +27,9 @@ struct sandboxes {
     } * more;
 };
 
+/* What concerns the docker engine; borrows from `config`. */
+struct engine_docker docker_options(const struct config *config);
+
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
  * failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,

@@ -104,6 +104,11 @@ struct config {
     int64_t pool_size, kernel_pool_size, pool_max_creations;
     uint64_t pool_max_age_ms;
 
+    /* The docker engine */
+    char *docker_host, *docker_cert_path;
+    char *docker_image, *docker_runtime, *docker_user, *docker_working_dir;
+    uint64_t docker_timeout_ms;
+
     /* Limits of a sandbox */
     size_t memory_limit;
     int64_t process_limit;

@@ -69,7 +69,7 @@ static bool is_bearer_token(const char *text)
     return len == strlen(text);
 }
 
-static const char *const engines[] = { "native", NULL };
+static const char *const engines[] = { "native", "docker", NULL };
 
 static bool is_engine(const char *text)
 {
@@ -82,6 +82,36 @@ static bool is_engine(const char *text)
 static bool is_absolute_or_empty(const char *text)
 {
     return !*text || *text == '/';
+}
+
+static bool is_docker_host(const char *text)
+{
+    static const char *const schemes[] = { "tcp://", "http://", "https://" };
+    if (!*text || str_has_prefix(text, "unix:///"))
+        return true;
+    for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+        if (str_has_prefix(text, schemes[i]))
+            return is_host_and_port(text + strlen(schemes[i]));
+    return false;
+}
+
+/* It becomes part of a path: only what needs no escape there, and nothing that climbs. */
+static bool is_image(const char *text)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/:@";
+    return isalnum((unsigned char)text[0]) && strspn(text, allowed) == strlen(text) &&
+           !strstr(text, "..") && !strstr(text, "//");
+}
+
+static bool is_docker_user(const char *text)
+{
+    enum { ID_MAX = 2000000000 };
+    auto_free char *uid = xstrndup(text, strcspn(text, ":"));
+    const char *gid = text[strlen(uid)] ? text + strlen(uid) + 1 : NULL;
+    int64_t id;
+    return !*text || (num_parse_int(uid, 1, ID_MAX, &id) == 0 &&
+                      (!gid || num_parse_int(gid, 1, ID_MAX, &id) == 0));
 }
 
 static bool is_index(const char *text)
@@ -202,6 +232,7 @@ static const char *loose_switch(const char *text)
 #define MESSAGES .section = "Message limits"
 #define STREAMS .section = "Streams and MCP sessions"
 #define SANDBOX .section = "Sandboxes"
+#define DOCKER .section = "The docker engine"
 #define LIMITS .section = "Limits of a sandbox"
 #define RUNS .section = "Sessions and runs"
 #define PACKAGES .section = "Packages"
@@ -317,8 +348,9 @@ const struct option config_options[] = {
         .help = "How long clients are told to wait before they reconnect to a stream.") },
 
     { SANDBOX, STRING("engine", engine, "native", 1, 32, .placeholder = "NAME",
-        .check = is_engine, .allowed = "native",
-        .help = "What makes sandboxes.") },
+        .check = is_engine, .allowed = "native or docker",
+        .help = "What makes sandboxes: native, this host's kernel; docker, a container engine. "
+                "docs/engines.md says how they differ.") },
     { SANDBOX, STRING("state_dir", state_dir, "", 0, PATH, .placeholder = "DIRECTORY",
         .help = "Where the server keeps what it must find again after a crash. Not set: "
                 "/run/belljar for root, else $XDG_RUNTIME_DIR/belljar or a directory in /tmp.") },
@@ -389,6 +421,39 @@ const struct option config_options[] = {
         .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("MAX_CONCURRENT_CREATIONS"),
                        "docker.max_concurrent_creations", "5", .lenient = true } },
         .help = "How many sandboxes are made at the same time, and how many kernels.") },
+
+    { DOCKER, STRING("docker.host", docker_host, "", 0, 300, .placeholder = "URL",
+        .check = is_docker_host,
+        .allowed = "unix:///path/to/socket, tcp://host:port, or nothing",
+        .aliases = { { "*", "DOCKER_HOST" } },
+        .help = "Where the container engine is: Docker's, or Podman's compatible one. Not set: "
+                "unix:///var/run/docker.sock. Whoever can use it is root there.") },
+    { DOCKER, STRING("docker.cert_path", docker_cert_path, "", 0, PATH, .placeholder = "DIRECTORY",
+        .aliases = { { "*", "DOCKER_CERT_PATH" } },
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "With tcp: speak TLS, with ca.pem, cert.pem and key.pem of this directory. Both sides "
+                "are always verified.") },
+    { DOCKER, STRING("docker.image", docker_image, "belljar:latest", 1, 300, .placeholder = "IMAGE",
+        .check = is_image,
+        .allowed = "a name such as python:3.12 or python@sha256:...",
+        .help = "The image that sandboxes run. It needs no part of belljar; the languages that are to "
+                "be run must be in it.") },
+    { DOCKER, STRING("docker.runtime", docker_runtime, "", 0, 64, .placeholder = "NAME",
+        .check = is_profile_name,
+        .allowed = "a name of letters, digits, '_', '.' or '-'",
+        .help = "The runtime of the container engine, such as runsc or kata. Not set: its default.") },
+    { DOCKER, STRING("docker.user", docker_user, "", 0, 32, .placeholder = "UID:GID",
+        .check = is_docker_user,
+        .allowed = "numbers from 1 to 2000000000, UID or UID:GID, or nothing",
+        .help = "Who runs in all containers. Not set: each gets a uid of its own from uid_base on, "
+                "which no name in the image belongs to.") },
+    { DOCKER, STRING("docker.working_dir", docker_working_dir, "", 0, PATH,
+        .placeholder = "DIRECTORY",
+        .check = is_absolute_or_empty, .allowed = "an absolute path",
+        .help = "Where code begins, as containers see it. Not set: /workspace, where files of the "
+                "session are in any case.") },
+    { DOCKER, DURATION("docker.timeout", docker_timeout, "30s", 100, HOUR,
+        .help = "How long the container engine may take to answer one request.") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
         .aliases = { { PYEXEC, .fallback = "512m" },

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct engine_ops *const engines[] = { &native_engine_ops };
+static const struct engine_ops *const engines[] = { &native_engine_ops, &docker_engine_ops };
 
 static const struct {
     enum engine_layer layer;
@@ -29,13 +29,27 @@ static const struct {
     { LAYER_LANDLOCK, "landlock", "landlock" },
 };
 
-int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
-                struct engine **ret, struct err *err)
+static const struct engine_ops *find(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
         if (str_eq(engines[i]->name, name))
-            return engines[i]->open(loop, options, ret, err);
-    return err_set(err, EINVAL, "there is no engine named %s", name);
+            return engines[i];
+    return NULL;
+}
+
+int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
+                struct engine **ret, struct err *err)
+{
+    const struct engine_ops *ops = find(name);
+    return ops ? ops->open(loop, options, ret, err)
+               : err_set(err, EINVAL, "there is no engine named %s", name);
+}
+
+size_t engine_checks(const char *name, const struct engine_options *options,
+                     struct engine_check ret[ENGINE_CHECKS_MAX])
+{
+    const struct engine_ops *ops = find(name);
+    return ops ? ops->checks(options, ret) : 0;
 }
 
 void engine_close(struct engine *engine)
@@ -116,6 +130,11 @@ void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, voi
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
 {
     sandbox->engine->ops->usage(sandbox, on_usage, data);
+}
+
+bool sandbox_tells_counts(const struct sandbox *sandbox)
+{
+    return sandbox->engine->ops->tells_counts;
 }
 
 void sandbox_destroy(struct sandbox *sandbox)

@@ -83,6 +83,17 @@ struct engine_network {
     size_t n_ports;
 };
 
+/* Containers of an engine that speaks Docker's interface, perhaps on another machine. */
+struct engine_docker {
+    const char *host;      /* as DOCKER_HOST; "" : the usual socket */
+    const char *cert_path; /* of ca.pem, cert.pem and key.pem; "" : without TLS */
+    const char *image;
+    const char *runtime;     /* "" : the engine's own choice */
+    const char *working_dir; /* where code begins; made if it is not there; "" : nowhere special */
+    const char *user;        /* "UID" or "UID:GID"; "" : each sandbox has a uid of its own */
+    uint64_t timeout_ms;     /* of one request */
+};
+
 struct engine_options {
     const char *state_dir; /* what must be found again after a crash; exists */
     const char *instance;  /* names what is ours */
@@ -98,6 +109,7 @@ struct engine_options {
         uint64_t max_forks, max_age_ms; /* after which it is renewed */
         bool huge_pages, freeze;        /* for its memory, and its libraries: forks are quicker */
     } kernels;
+    struct engine_docker docker;
     uint32_t uid_base; /* as root: first outside uid of the range */
     uint32_t uid_count;
     unsigned allow_missing; /* enum engine_layer: go on without these */
@@ -108,7 +120,7 @@ struct engine_options {
     struct sandbox_plan pool_plan; /* what is made ahead; other plans are made on demand */
 };
 
-/* Probes, and starts what the engine needs. `name` is "native". On refusal err says what is missing
+/* Probes, and starts what the engine needs. `name` is "native" or "docker". On refusal err says what is missing
  * and how to get it. Must be called before the process has threads or has dropped privileges. */
 int engine_open(uv_loop_t *loop, const char *name, const struct engine_options *options,
                 struct engine **ret, struct err *err);
@@ -118,7 +130,8 @@ void engine_close(struct engine *engine); /* NULL is fine */
  * client is read: afterwards this process has no capability and cannot get one. As root it also
  * becomes `uid` and `gid`, which must not be in the sandboxes' range; otherwise they are ignored. */
 enum { ENGINE_DEFAULT_UID = 65534 };
-int engine_drop_privileges(uint32_t uid, uint32_t gid, struct err *err);
+int engine_drop_privileges(const struct engine *engine, uint32_t uid, uint32_t gid,
+                           struct err *err);
 
 /* One fact about this host that decides what engines can do; for people and for `doctor`. */
 enum engine_verdict { ENGINE_OK, ENGINE_WARNING, ENGINE_PROBLEM };
@@ -130,8 +143,8 @@ struct engine_check {
 };
 enum { ENGINE_CHECKS_MAX = 16 };
 /* Looks, and tries in short-lived children what can only be tried; changes nothing. Returns how
- * many rows it has filled. Of the options only uid_base, uid_count and rootfs count. */
-size_t engine_checks(const struct engine_options *options,
+ * many rows it has filled. Of the options only uid_base, uid_count, rootfs and docker count. */
+size_t engine_checks(const char *name, const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX]);
 
 /* Layers that are active. */
@@ -175,6 +188,9 @@ struct sandbox_usage {
 typedef void sandbox_usage_fn(const struct sandbox_usage *usage, void *data); /* NULL: unknown */
 /* Exactly one call of on_usage follows, unless the sandbox is destroyed before. */
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+/* False: this engine does not learn of oom_kills and pids_denied, which are 0 then; the agent reads them
+ * where its cgroup shows them (link_count()). */
+bool sandbox_tells_counts(const struct sandbox *sandbox);
 
 void sandbox_destroy(struct sandbox *sandbox); /* NULL is fine */
 

@@ -9,9 +9,12 @@
 
 struct engine_ops {
     const char *name;
+    bool tells_counts; /* as sandbox_tells_counts() */
     int (*open)(uv_loop_t *loop, const struct engine_options *options, struct engine **ret,
                 struct err *err);
     void (*close)(struct engine *engine);
+    size_t (*checks)(const struct engine_options *options,
+                     struct engine_check ret[ENGINE_CHECKS_MAX]);
     json_t *(*report)(const struct engine *engine);
     struct engine_pending *(*start)(struct engine *engine, const struct sandbox_plan *plan,
                                     engine_started_fn *on_started, void *data);
@@ -27,6 +30,8 @@ struct engine {
     const struct engine_ops *ops;
     unsigned layers;
     struct engine_stats stats;
+    bool keeps_group; /* beyond engine_drop_privileges(): what it needs to reach its sandboxes */
+    gid_t group;
 };
 
 struct sandbox {
@@ -43,6 +48,6 @@ struct engine_pending {
     void *data;
 };
 
-extern const struct engine_ops native_engine_ops;
+extern const struct engine_ops native_engine_ops, docker_engine_ops;
 
 #endif

@@ -74,6 +74,8 @@ struct session_ref {
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
     bool counting;                   /* these are being read, and the next run waits */
+    sandbox_usage_fn *on_counts;     /* who wants them from the agent */
+    void *on_counts_data;
 
     struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
     bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */

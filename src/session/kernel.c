@@ -111,6 +111,9 @@ static int configure(struct session_ref *session, struct err *err)
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
     (void)json_object_update(message, session->kernel_config);
+    const char *directory = session->sessions->options.working_dir;
+    if (directory && *directory)
+        json_put_str(message, "cwd", directory);
     return send_message(session, message, err);
 }
 

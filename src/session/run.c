@@ -191,6 +191,14 @@ static char *kernel_error(const struct run *run)
     return value && *value ? xasprintf("%.200s: %.2000s", name, value) : xasprintf("%.200s", name);
 }
 
+/* Why a program did not start; where programs come from an image, which. */
+static char *explain_failure(const struct run *run, const char *what)
+{
+    const char *image = run->session->sessions->options.image;
+    return xasprintf("%s: %s%s%.300s", what, run->exit.failure, image ? ", in the image " : "",
+                     image ? image : "");
+}
+
 /* One line for people; owned by the caller, NULL when all is well. */
 static char *explain(const struct run *run, enum outcome outcome)
 {
@@ -226,11 +234,11 @@ static char *explain(const struct run *run, enum outcome outcome)
             return said ? said : xstrdup("the code failed");
         }
         if (run->exit.failure[0])
-            return xasprintf("could not be started: %s", run->exit.failure);
+            return explain_failure(run, "could not be started");
         return xasprintf("exit status %d", run->exit.code);
     case OUTCOME_KERNEL_DIED:
         if (run->exit.failure[0])
-            return xasprintf("Python could not go on: %s", run->exit.failure);
+            return explain_failure(run, "Python could not go on");
         if (run->exit.signaled)
             return xasprintf("Python was killed by signal %d (%s)", run->exit.code,
                              strsignal(run->exit.code));
@@ -275,6 +283,30 @@ static void run_over(struct run *run)
     }
     run->keep = keep_start(run->session, &run->gather, run_told, run);
     keep_write(run->keep); /* the run may be gone */
+}
+
+/*** Counters ***/
+
+static void on_agent_counts(const struct link_counts *counts, void *data)
+{
+    const struct session_ref *session = data;
+    const struct sandbox_usage usage = { .oom_kills = counts ? counts->oom_kills : 0,
+                                         .pids_denied = counts ? counts->pids_denied : 0 };
+    session->on_counts(counts ? &usage : NULL, session->on_counts_data);
+}
+
+/* oom_kills and pids_denied, from whoever knows them. One asks at a time: the run that has ended, or
+ * the session after it. */
+static void ask_counts(struct session_ref *session, sandbox_usage_fn *on_counts, void *data)
+{
+    if (sandbox_tells_counts(session->sandbox)) {
+        sandbox_usage(session->sandbox, on_counts, data);
+        return;
+    }
+    session->on_counts = on_counts;
+    session->on_counts_data = data;
+    if (link_count(session->agent, on_agent_counts, session) < 0)
+        on_counts(NULL, data);
 }
 
 /*** Judging: counters first, then the disk if nothing else explains a failure ***/
@@ -324,7 +356,7 @@ static void run_over_well(struct run *run)
     session->counting = true;
     run_over(run);
     if (session->state != SESSION_ENDED)
-        sandbox_usage(session->sandbox, on_counted, session);
+        ask_counts(session, on_counted, session);
     session_release(session);
 }
 
@@ -359,7 +391,7 @@ static void run_judge(struct run *run, const struct link_exit *exit)
     run->has_exit = true;
     timer_stop(run->timer);
     if (judge(run) != OUTCOME_OK) {
-        sandbox_usage(run->session->sandbox, on_usage, run);
+        ask_counts(run->session, on_usage, run);
         return;
     }
     run_over_well(run);
@@ -520,7 +552,7 @@ static int run_start(struct run *run, struct err *err)
     const struct link_run_spec spec = {
         .argv = run->own_argv ? (const char *const *)run->own_argv : run->argv,
         .env = env,
-        .cwd = "",
+        .cwd = options->working_dir ? options->working_dir : "",
         .code = run->code,
         .code_len = run->code_len,
         .input = run->input,

@@ -61,6 +61,8 @@ struct session_options {
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
     bool fork_kernels;         /* the engine has a zygote, or will have one */
+    const char *image;         /* what sandboxes run in, for messages; NULL: the host's programs */
+    const char *working_dir;   /* where code begins, as guests see it; NULL, "" : /workspace */
     size_t pool_max_creations; /* at once */
     uint64_t pool_max_age_ms;  /* then one that waits is replaced */
 };

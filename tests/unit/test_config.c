@@ -588,7 +588,7 @@ static void test_a_bad_setting_is_named_with_its_place(void **state)
         { { .system = "colour: red" }, "s.yaml:1: there is no option \"colour\"" },
         { { .system = "stdio:\n  deep: 1" },
           "s.yaml:1: stdio: a map is not allowed; expected true or false" },
-        { { .system = "docker:\n  image: x" }, "s.yaml:1: there is no option \"docker\"" },
+        { { .system = "kubernetes:\n  image: x" }, "s.yaml:1: there is no option \"kubernetes\"" },
         { { .system = "\"a\\tb\": red" }, "s.yaml:1: there is no option \"a\\tb\"" },
         { { .env = { "BELLJAR_TOKN=0123456789abcdef" } },
           "environment variable \"BELLJAR_TOKN\": there is no such option; did you mean "

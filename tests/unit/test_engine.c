@@ -804,7 +804,7 @@ static void dropped_privileges_are_gone(void **state)
     if (pid == 0) {
         rig_open(&rig);
         struct err err;
-        int r = engine_drop_privileges(ENGINE_DEFAULT_UID, ENGINE_DEFAULT_UID, &err);
+        int r = engine_drop_privileges(rig.engine, ENGINE_DEFAULT_UID, ENGINE_DEFAULT_UID, &err);
         char status[4096] = "";
         int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
         bool read_all = fd >= 0 && read(fd, status, sizeof(status) - 1) > 0;
@@ -885,7 +885,7 @@ static void checks_and_report_say_something(void **state)
     struct rig rig;
     rig_open(&rig);
     struct engine_check checks[ENGINE_CHECKS_MAX];
-    size_t n = engine_checks(&rig.options, checks);
+    size_t n = engine_checks("native", &rig.options, checks);
     assert_in_range(n, 5, ENGINE_CHECKS_MAX);
     for (size_t i = 0; i < n; i++) {
         CHECK(checks[i].name, checks[i].detail[0] != '\0');

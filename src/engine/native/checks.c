@@ -2,7 +2,7 @@
  * What this host can do, as a table of questions. What only an attempt can answer is tried in a
  * child that ends at once.
  */
-#include "engine/engine.h"
+#include "engine/native/open.h"
 
 #include "base/log.h"
 #include "engine/native/cgroup.h"
@@ -239,7 +239,7 @@ static const struct {
 };
 _Static_assert(ARRAY_SIZE(checks) <= ENGINE_CHECKS_MAX, "all fit");
 
-size_t engine_checks(const struct engine_options *options,
+size_t native_checks(const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX])
 {
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

@@ -69,11 +69,12 @@ static void remove_noted(int lock, const char *id)
         (void)fclose(file);
 }
 
-int instance_open(const char *state_dir, const char *id, struct instance *ret, struct err *err)
+int instance_open(const char *state_dir, const char *kind, const char *id, struct instance *ret,
+                  struct err *err)
 {
     if (!good_name(id))
         return err_set(err, EINVAL, "instance name: 1 to 64 letters, digits, '_', '.' or '-'");
-    auto_free char *path = xasprintf("%s/instances", state_dir);
+    auto_free char *path = xasprintf("%s/%s", state_dir, kind);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, errno, "make %s", path);
     auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -130,22 +131,54 @@ static void clean_one(int dir, const char *id, enum lock_how how)
     log_info("removed what instance %s had left", id);
 }
 
-void instance_clean_others(const struct instance *instance)
+/* NULL: it cannot be read. */
+static DIR *open_list(const struct instance *instance)
 {
     int fd = openat(instance->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir)
-        return;
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* The next name that is another instance's; NULL: there are no more. */
+static const char *next_other(const struct instance *instance, DIR *dir)
+{
     struct dirent *entry;
     while ((entry = readdir(dir)))
         if (good_name(entry->d_name) && strcmp(entry->d_name, instance->id) != 0)
-            clean_one(instance->dir, entry->d_name, LOCK_TRY);
-    (void)closedir(dir);
+            return entry->d_name;
+    return NULL;
+}
+
+void instance_clean_others(const struct instance *instance)
+{
+    DIR *dir = open_list(instance);
+    const char *id;
+    while (dir && (id = next_other(instance, dir)))
+        clean_one(instance->dir, id, LOCK_TRY);
+    if (dir)
+        (void)closedir(dir);
+}
+
+size_t instance_take_dead(const struct instance *instance, struct instance *ret, size_t max)
+{
+    DIR *dir = open_list(instance);
+    const char *id;
+    size_t count = 0;
+    while (dir && count < max && (id = next_other(instance, dir))) {
+        int lock = lock_file(instance->dir, id, LOCK_TRY);
+        if (lock < 0)
+            continue; /* alive, or gone this moment */
+        struct instance *dead = &ret[count++];
+        *dead = (struct instance){ .dir = fcntl(instance->dir, F_DUPFD_CLOEXEC, 0), .lock = lock };
+        (void)snprintf(dead->id, sizeof(dead->id), "%s", id);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return count;
 }
 
 void instance_clean_dead(const char *state_dir, const char *id)
 {
-    auto_free char *path = xasprintf("%s/instances", state_dir);
+    auto_free char *path = xasprintf("%s/" INSTANCES_NATIVE, state_dir);
     auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir >= 0 && good_name(id))
         clean_one(dir, id, LOCK_WAIT);

@@ -726,8 +726,10 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
 
 const struct engine_ops native_engine_ops = {
     .name = "native",
+    .tells_counts = true,
     .open = native_open,
     .close = native_close,
+    .checks = native_checks,
     .report = native_report,
     .start = native_start,
     .cancel = native_cancel,

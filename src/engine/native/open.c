@@ -146,7 +146,8 @@ static int fill(struct native_host *host, const struct engine_options *options, 
     if (r >= 0 && (r = host->server = sys_pidfd_open(server)) < 0)
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
-        r = instance_open(options->state_dir, options->instance, &host->instance, err);
+        r = instance_open(options->state_dir, INSTANCES_NATIVE, options->instance, &host->instance,
+                          err);
     if (r >= 0)
         r = instance_note(&host->instance, err);
     if (r < 0)

@@ -16,6 +16,10 @@ struct native_started {
     char missing[256]; /* limits that are not to be had, in words; "" */
 };
 
+/* As engine_checks(). */
+size_t native_checks(const struct engine_options *options,
+                     struct engine_check ret[ENGINE_CHECKS_MAX]);
+
 /* On failure nothing is left. Blocks for some milliseconds. */
 int native_host_open(const struct engine_options *options, struct native_started *ret,
                      struct err *err);

@@ -20,10 +20,12 @@
 
 #if defined(__x86_64__)
 #define OUR_ARCH AUDIT_ARCH_X86_64
+#define OUR_ARCH_NAME "SCMP_ARCH_X86_64"
 /* x86-64 has no numbers between these: they are other architectures'. */
 enum { GAP_FIRST = 335, GAP_LAST = 423 };
 #elif defined(__aarch64__)
 #define OUR_ARCH AUDIT_ARCH_AARCH64
+#define OUR_ARCH_NAME "SCMP_ARCH_AARCH64"
 enum { GAP_FIRST = 295, GAP_LAST = 423 };
 #else
 #error "the list of system calls has not been looked at for this architecture"
@@ -210,6 +212,44 @@ void seccomp_program_done(struct seccomp_program *program)
 {
     free(program->code);
     *program = (struct seccomp_program){ 0 };
+}
+
+/*** For container engines ***/
+
+static json_t *profile_tests(const struct syscall_rule *rule)
+{
+    json_t *tests = json_array();
+    for (unsigned i = 0; i < rule->n_tests; i++) {
+        const struct syscall_test *test = &rule->tests[i];
+        json_push(tests, json_pack("{s:i,s:I,s:I,s:s}", "index", (int)test->arg, "value",
+                                   (json_int_t)test->mask, "valueTwo", (json_int_t)test->value,
+                                   "op", "SCMP_CMP_MASKED_EQ"));
+    }
+    return tests;
+}
+
+/* Calls without a test together, each of the others by itself. */
+static void profile_rule(const struct syscall_rule *rule, json_t *names, json_t *rules)
+{
+    if (!wanted(rule, SECCOMP_AGENT))
+        return;
+    if (!rule->n_tests) {
+        json_push(names, json_string(rule->name));
+        return;
+    }
+    json_push(rules, json_pack("{s:[s],s:s,s:o}", "names", rule->name, "action", "SCMP_ACT_ALLOW",
+                               "args", profile_tests(rule)));
+}
+
+json_t *seccomp_profile(void)
+{
+    json_t *names = json_array(), *rules = json_array();
+    for (size_t g = 0; g < n_syscall_groups; g++)
+        for (size_t i = 0; i < syscall_groups[g].n_rules; i++)
+            profile_rule(&syscall_groups[g].rules[i], names, rules);
+    json_push(rules, json_pack("{s:o,s:s}", "names", names, "action", "SCMP_ACT_ALLOW"));
+    return json_pack("{s:s,s:[s],s:o}", "defaultAction", "SCMP_ACT_ERRNO", "architectures",
+                     OUR_ARCH_NAME, "syscalls", rules);
 }
 
 /*** The manual ***/

@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/json.h"
 
 #include <linux/filter.h>
 
@@ -37,6 +38,10 @@ struct seccomp_program {
 
 int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err);
 void seccomp_program_done(struct seccomp_program *program);
+
+/* The table as container engines take it, with what pid 1 needs: a profile of seccomp(2) filters in JSON, for
+ * this machine's architecture. A new reference. */
+json_t *seccomp_profile(void);
 
 /* docs/syscalls.md, whole. */
 void seccomp_document(struct buf *buf);

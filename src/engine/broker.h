@@ -1,0 +1,49 @@
+/*
+ * broker: between those who want a sandbox and an engine that makes them: a queue of callers, a pool of
+ * sandboxes made ahead of need, a bound on how many are made at once.
+ *
+ * A making belongs to a plan, not to a caller: what is made goes to the first who waits for such a plan,
+ * else into the pool, else it is discarded. So nobody waits for a start of his own while another is nearly
+ * done, and who gives up leaves his to the next. Nothing comes back into the pool.
+ */
+#ifndef BELLJAR_ENGINE_BROKER_H
+#define BELLJAR_ENGINE_BROKER_H
+
+#include "engine/ops.h"
+
+struct broker;
+
+struct broker_maker {
+    void *data;
+    /* Begins one: broker_made() or broker_failed() follows, not from in here. Negative and err: there is no
+     * place for another. */
+    int (*make)(void *data, const struct sandbox_plan *plan, struct err *err);
+    /* One that nobody wants. */
+    void (*discard)(struct sandbox *sandbox);
+};
+
+struct broker_options {
+    bool pooled;
+    struct sandbox_plan plan; /* of what is made ahead */
+    size_t size;
+    size_t max_makings;  /* at once */
+    uint64_t max_age_ms; /* in the pool; 0: any */
+    uint64_t first_ms;   /* until the pool is first filled */
+};
+
+/* Counts in engine->stats: pool, failures, open and all sandboxes. */
+struct broker *broker_new(uv_loop_t *loop, struct engine *engine,
+                          const struct broker_options *options, const struct broker_maker *maker);
+/* Callers are forgotten, what is in the pool is discarded. NULL is fine. */
+void broker_free(struct broker *broker);
+
+struct engine_pending *broker_start(struct broker *broker, const struct sandbox_plan *plan,
+                                    engine_started_fn *on_started, void *data);
+void broker_cancel(struct broker *broker, struct engine_pending *pending);
+
+void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct sandbox *sandbox);
+void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const struct err *err);
+/* It has died. True: it was in the pool, which has let go of it; false: it is somebody's. */
+bool broker_lost(struct broker *broker, const struct sandbox *sandbox);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * api: requests to the container engine, each one answered once, from the loop. Nothing that comes back
+ * is believed here but its length and its status; reply.h reads it.
+ */
+#ifndef BELLJAR_ENGINE_DOCKER_API_H
+#define BELLJAR_ENGINE_DOCKER_API_H
+
+#include "base/buf.h"
+#include "engine/docker/target.h"
+
+#include <uv.h>
+
+enum { DOCKER_REPLY_MAX = 4 << 20 };
+
+struct docker_api;
+struct docker_call;
+
+struct docker_request {
+    const char *method;
+    const char *path; /* behind the version: "/containers/json?all=1" */
+    const char *type; /* of the body; NULL: JSON */
+    const void *body; /* copied; NULL: none */
+    size_t len;
+};
+
+struct docker_reply {
+    int status; /* of HTTP; 0: there was no answer, and err says why */
+    const char *body;
+    size_t len;
+    struct err err;
+};
+typedef void docker_reply_fn(const struct docker_reply *reply, void *data);
+
+/* `target` outlives it. Each request may take `timeout_ms`. */
+struct docker_api *docker_api_new(uv_loop_t *loop, const struct docker_target *target,
+                                  uint64_t timeout_ms);
+void docker_api_free(struct docker_api *api); /* NULL is fine; nobody is told any more */
+/* "1.41": from here on paths are those of this version. "": without. */
+void docker_api_version(struct docker_api *api, const char *version);
+const struct docker_target *docker_api_target(const struct docker_api *api);
+const char *docker_api_prefix(const struct docker_api *api); /* "/v1.41", or "" */
+
+/* Exactly one call of on_reply follows, unless cancelled. */
+struct docker_call *docker_call(struct docker_api *api, const struct docker_request *request,
+                                docker_reply_fn *on_reply, void *data);
+void docker_call_cancel(struct docker_call *call);
+
+#endif

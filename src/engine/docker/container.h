@@ -1,0 +1,38 @@
+/*
+ * container: what is asked of the engine for one sandbox, as JSON. Pure. Every setting that isolates stands
+ * here and nowhere else.
+ */
+#ifndef BELLJAR_ENGINE_DOCKER_CONTAINER_H
+#define BELLJAR_ENGINE_DOCKER_CONTAINER_H
+
+#include "engine/docker/reply.h"
+
+#define CONTAINER_LABEL_INSTANCE "belljar.instance"
+#define CONTAINER_LABEL_SANDBOX "belljar.sandbox"
+/* The agent's volume, and the file in it. */
+#define CONTAINER_AGENT_DIR "/opt/belljar/agent"
+#define CONTAINER_AGENT_NAME "belljar-agent"
+
+struct container_plan {
+    const struct docker_facts *facts;
+    const struct docker_image *image;
+    const char *runtime;     /* "" : the engine's own choice */
+    const char *working_dir; /* made if it is not there; "" : none */
+    const char *volume;
+    const char *instance, *sandbox;
+    const char *seccomp; /* the profile, as JSON */
+    uint32_t uid, gid;   /* of agent and guests */
+    struct sandbox_limits limits;
+};
+
+/* The body of POST /containers/create; a new reference. */
+json_t *container_json(const struct container_plan *plan);
+/* Of a container that is never started: the agent is put into its volume through it. */
+json_t *container_helper_json(const struct container_plan *plan);
+
+/* What the agent reads first (agent/setup.h): `filter` is for its guests. */
+struct seccomp_program;
+void container_setup(const struct container_plan *plan, const struct seccomp_program *filter,
+                     struct buf *ret);
+
+#endif

@@ -1,0 +1,321 @@
+#include "engine/docker/prepare.h"
+
+#include "agent/image.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "engine/docker/container.h"
+#include "engine/docker/tar.h"
+
+#include <errno.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define OUR_ARCH "amd64"
+#elif defined(__aarch64__)
+#define OUR_ARCH "arm64"
+#else
+#error "this machine's name in the container engines' words is not known"
+#endif
+
+/*** Asking and waiting ***/
+
+enum { LOOK_MS = 100 };
+
+struct asker {
+    uv_loop_t loop;
+    struct docker_api *api;
+    struct timer *look; /* at `cancelled` */
+    const atomic_bool *cancelled;
+    struct docker_reply reply;
+    struct buf body; /* the reply's */
+    bool answered;
+};
+
+static void on_look(void *data)
+{
+    struct asker *asker = data;
+    if (!atomic_load(asker->cancelled))
+        return;
+    asker->reply = (struct docker_reply){ .body = "" };
+    (void)err_set(&asker->reply.err, ECANCELED, "the server ends");
+    asker->answered = true;
+}
+
+static void asker_open(struct asker *asker, const struct prepare_options *options)
+{
+    *asker = (struct asker){ .body = BUF_INIT(BUF_NO_CEILING), .cancelled = options->cancelled };
+    (void)uv_loop_init(&asker->loop);
+    asker->api = docker_api_new(&asker->loop, options->target, options->timeout_ms);
+    asker->look = timer_new(&asker->loop, on_look, asker);
+    if (asker->cancelled)
+        timer_repeat(asker->look, LOOK_MS);
+}
+
+static void asker_close(struct asker *asker)
+{
+    timer_free(asker->look);
+    docker_api_free(asker->api);
+    loop_finish(&asker->loop);
+    buf_done(&asker->body);
+}
+
+static void on_reply(const struct docker_reply *reply, void *data)
+{
+    struct asker *asker = data;
+    buf_clear(&asker->body);
+    (void)buf_add(&asker->body, reply->body, reply->len);
+    asker->reply = *reply;
+    asker->reply.body = buf_str(&asker->body);
+    asker->answered = true;
+}
+
+/* The reply is valid until the next. */
+static const struct docker_reply *ask(struct asker *asker, const struct docker_request *request)
+{
+    asker->answered = false;
+    (void)docker_call(asker->api, request, on_reply, asker);
+    while (!asker->answered)
+        (void)uv_run(&asker->loop, UV_RUN_ONCE);
+    return &asker->reply;
+}
+
+static const struct docker_reply *get(struct asker *asker, const char *path)
+{
+    return ask(asker, &(struct docker_request){ .method = "GET", .path = path });
+}
+
+static const struct docker_reply *post(struct asker *asker, const char *path, const json_t *body)
+{
+    auto_free char *text = json_text(body);
+    return ask(asker, &(struct docker_request){
+                          .method = "POST", .path = path, .body = text, .len = strlen(text) });
+}
+
+/*** The engine ***/
+
+static int look(struct asker *asker, struct docker_facts *ret, struct err *err)
+{
+    const struct docker_reply *reply = get(asker, "/version");
+    int r = docker_expect(reply, "ask the container engine for its version", err);
+    if (r == 0)
+        r = docker_read_version(reply, ret, err);
+    if (r < 0)
+        return r;
+    docker_api_version(asker->api, ret->api);
+    reply = get(asker, "/info");
+    r = docker_expect(reply, "ask the container engine about its host", err);
+    return r < 0 ? r : docker_read_info(reply, ret, err);
+}
+
+int docker_look(const struct prepare_options *options, struct docker_facts *ret, struct err *err)
+{
+    struct asker asker;
+    *ret = (struct docker_facts){ 0 };
+    asker_open(&asker, options);
+    int r = look(&asker, ret, err);
+    asker_close(&asker);
+    return r;
+}
+
+static int check_arch(const struct docker_facts *facts, struct err *err)
+{
+    if (!*facts->arch || str_eq(facts->arch, OUR_ARCH))
+        return 0;
+    return err_set(err, ENOEXEC,
+                   "the container engine's machine is %s, and this belljar is made for " OUR_ARCH,
+                   facts->arch);
+}
+
+static int find_image(struct asker *asker, const char *name, struct docker_image *ret,
+                      struct err *err)
+{
+    auto_free char *path = xasprintf("/images/%s/json", name);
+    const struct docker_reply *reply = get(asker, path);
+    if (reply->status == 404)
+        return err_set(err, ENOENT,
+                       "docker.image: the container engine has no image %s; make it with `belljar "
+                       "image build`, or fetch it with `docker pull %s`",
+                       name, name);
+    int r = docker_expect(reply, "look for the image", err);
+    return r < 0 ? r : docker_read_image(reply, ret, err);
+}
+
+/*** The agent's volume ***/
+
+static void name_volume(char *ret, size_t size)
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    (void)SHA256(agent_image, agent_image_len, hash);
+    int n = snprintf(ret, size, "belljar-agent-");
+    for (size_t i = 0; i < 16; i++)
+        n += snprintf(ret + n, size - (size_t)n, "%02x", hash[i]);
+}
+
+char *docker_removal_path(const char *name)
+{
+    return xasprintf("/containers/%s?force=true&v=true", name);
+}
+
+static int put_agent(struct asker *asker, const char *container, struct err *err)
+{
+    auto_free char *path = xasprintf("/containers/%s/archive?path=" CONTAINER_AGENT_DIR, container);
+    auto_buf tar = BUF_INIT(BUF_NO_CEILING);
+    tar_program(&tar, CONTAINER_AGENT_NAME, agent_image, agent_image_len);
+    return docker_expect(ask(asker, &(struct docker_request){ .method = "PUT",
+                                                              .path = path,
+                                                              .type = "application/x-tar",
+                                                              .body = tar.data,
+                                                              .len = tar.len }),
+                         "put the agent into its volume", err);
+}
+
+/* Through a container that is never started: it has the volume mounted, and can be written to. */
+static int fill_volume(struct asker *asker, const struct prepare_options *options,
+                       const struct prepared *prepared, struct err *err)
+{
+    auto_free char *name = xasprintf("belljar-%s-agent", options->instance);
+    auto_free char *create = xasprintf("/containers/create?name=%s", name);
+    auto_free char *removal = docker_removal_path(name);
+    auto_json *volume = json_pack("{s:s}", "Name", prepared->volume);
+    int r = docker_expect(post(asker, "/volumes/create", volume), "make the agent's volume", err);
+    if (r < 0)
+        return r;
+    const struct container_plan plan = { .image = &prepared->image,
+                                         .volume = prepared->volume,
+                                         .instance = options->instance,
+                                         .sandbox = "agent" };
+    auto_json *helper = container_helper_json(&plan);
+    r = docker_expect(post(asker, create, helper), "make a container for the agent's volume", err);
+    if (r == 0)
+        r = put_agent(asker, name, err);
+    (void)ask(asker, &(struct docker_request){ .method = "DELETE", .path = removal });
+    return r;
+}
+
+static int see_to_volume(struct asker *asker, const struct prepare_options *options,
+                         const struct prepared *prepared, struct err *err)
+{
+    auto_free char *path = xasprintf("/volumes/%s", prepared->volume);
+    const struct docker_reply *reply = get(asker, path);
+    if (reply->status == 200 && !options->refill)
+        return 0;
+    if (reply->status != 200 && reply->status != 404)
+        return docker_explain(reply, "look for the agent's volume", err);
+    return fill_volume(asker, options, prepared, err);
+}
+
+int docker_prepare(const struct prepare_options *options, struct prepared *ret, struct err *err)
+{
+    struct asker asker;
+    *ret = (struct prepared){ 0 };
+    name_volume(ret->volume, sizeof(ret->volume));
+    asker_open(&asker, options);
+    int r = look(&asker, &ret->facts, err);
+    if (r == 0)
+        r = check_arch(&ret->facts, err);
+    if (r == 0)
+        r = find_image(&asker, options->image, &ret->image, err);
+    if (r == 0)
+        r = see_to_volume(&asker, options, ret, err);
+    asker_close(&asker);
+    if (r < 0)
+        prepared_done(ret);
+    return r;
+}
+
+void prepared_done(struct prepared *prepared)
+{
+    docker_image_done(&prepared->image);
+    *prepared = (struct prepared){ 0 };
+}
+
+/*** Removing ***/
+
+struct removal {
+    size_t *left;
+    bool gone;
+};
+
+/* 409: the engine is at it already. */
+static void on_removed(const struct docker_reply *reply, void *data)
+{
+    struct removal *removal = data;
+    int status = reply->status;
+    removal->gone = (status >= 200 && status < 300) || status == 404 || status == 409;
+    (*removal->left)--;
+}
+
+static void on_limit(void *data)
+{
+    *(bool *)data = true;
+}
+
+bool docker_remove_all(const struct docker_target *target, const char *api, json_t *names,
+                       uint64_t limit_ms)
+{
+    struct asker asker;
+    size_t i, left = json_array_size(names);
+    const json_t *name;
+    bool late = false, all = true;
+    if (!left)
+        return true;
+    auto_free struct removal *removals = xcalloc(left, sizeof(*removals));
+    asker_open(&asker, &(struct prepare_options){ .target = target, .timeout_ms = limit_ms });
+    docker_api_version(asker.api, api);
+    struct timer *limit = timer_new(&asker.loop, on_limit, &late);
+    timer_start(limit, limit_ms);
+    json_array_foreach(names, i, name)
+    {
+        auto_free char *path = docker_removal_path(json_string_value(name));
+        removals[i].left = &left;
+        (void)docker_call(asker.api, &(struct docker_request){ .method = "DELETE", .path = path },
+                          on_removed, &removals[i]);
+    }
+    while (left && !late)
+        (void)uv_run(&asker.loop, UV_RUN_ONCE);
+    for (i = 0; i < json_array_size(names); i++)
+        all &= removals[i].gone;
+    timer_free(limit);
+    asker_close(&asker);
+    return all;
+}
+
+/* False: the engine does not tell, or does not obey. */
+static bool clean_one(const struct prepare_options *options, const char *api, const char *id)
+{
+    struct asker asker;
+    struct err err;
+    auto_json *names = json_array();
+    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
+    auto_free char *path = xasprintf(
+        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
+        "%%3D%s%%22%%5D%%7D",
+        id);
+    asker_open(&asker, options);
+    docker_api_version(asker.api, api);
+    const struct docker_reply *reply = get(&asker, path);
+    int r = docker_expect(reply, "list containers", &err);
+    if (r == 0)
+        r = docker_read_names(reply, CONTAINER_LABEL_INSTANCE, id, names, &err);
+    asker_close(&asker);
+    if (r < 0) {
+        log_warning("what instance %s has left cannot be seen: %s", id, err.msg);
+        return false;
+    }
+    if (json_array_size(names))
+        log_info("removing %zu containers that instance %s has left", json_array_size(names), id);
+    return docker_remove_all(options->target, api, names, options->timeout_ms);
+}
+
+void docker_clean_dead(const struct prepare_options *options, const char *api,
+                       struct instance *dead, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (clean_one(options, api, dead[i].id))
+            instance_remove(&dead[i]);
+        instance_close(&dead[i]);
+    }
+}

@@ -1,0 +1,48 @@
+/*
+ * prepare: what has to be known and to be there before containers can be made, and what has to be removed
+ * after them. These functions block: they are for the start and the end of a server, and for a worker
+ * thread; each has a loop of its own.
+ */
+#ifndef BELLJAR_ENGINE_DOCKER_PREPARE_H
+#define BELLJAR_ENGINE_DOCKER_PREPARE_H
+
+#include "engine/docker/reply.h"
+#include "engine/native/instance.h"
+
+#include <stdatomic.h>
+
+struct prepare_options {
+    const struct docker_target *target;
+    const char *image;
+    const char *instance;
+    uint64_t timeout_ms;          /* of one request */
+    const atomic_bool *cancelled; /* another thread wants it to end soon; NULL: nobody will */
+    bool refill;                  /* put the agent into its volume, even if there is one */
+};
+
+struct prepared {
+    struct docker_facts facts;
+    struct docker_image image;
+    char volume[64];
+};
+
+/* Asks who the engine is, looks for the image, and puts the agent into a volume that is named after its
+ * content unless that has been done. On failure err names the remedy. */
+int docker_prepare(const struct prepare_options *options, struct prepared *ret, struct err *err);
+void prepared_done(struct prepared *prepared);
+
+/* Only the facts: for people who look. */
+int docker_look(const struct prepare_options *options, struct docker_facts *ret, struct err *err);
+
+/* Removes the containers of instances whose servers are dead, and forgets these; closes them all. */
+void docker_clean_dead(const struct prepare_options *options, const char *api,
+                       struct instance *dead, size_t count);
+
+/* Removes containers, by name, all at once, within `limit_ms`. False: some may be left. */
+bool docker_remove_all(const struct docker_target *target, const char *api, json_t *names,
+                       uint64_t limit_ms);
+
+/* The path by which a container is removed; owned by the caller. */
+char *docker_removal_path(const char *name);
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * What the files of docker/ share that make the engine: docker.c owns it, box.c owns one container from its
+ * making to its end, graves.c sees that none is left.
+ */
+#ifndef BELLJAR_ENGINE_DOCKER_PRIVATE_H
+#define BELLJAR_ENGINE_DOCKER_PRIVATE_H
+
+#include "base/list.h"
+#include "base/loop.h"
+#include "engine/broker.h"
+#include "engine/docker/attach.h"
+#include "engine/docker/container.h"
+#include "engine/docker/prepare.h"
+#include "engine/native/seccomp.h"
+
+enum { DOCKER_NAME = 96 };
+
+struct docker {
+    struct engine base;
+    uv_loop_t *loop;
+    struct docker_target *target;
+    struct docker_api *api;
+    struct instance instance;
+    struct prepared prepared;
+    char *image, *runtime, *working_dir, *seccomp;
+    struct seccomp_program filter; /* of guests */
+    uint64_t timeout_ms;
+    struct broker *broker;
+    uint64_t serial;
+
+    /* Each container has a user of its own, unless `user` says otherwise. */
+    bool own_uids;
+    uint32_t uid_base, uid_count, uid_next;
+    uint32_t uid, gid;    /* without */
+    unsigned char *taken; /* by number of the uid */
+
+    struct list boxes;       /* struct box */
+    struct list held_back;   /* struct box that wait for `refresh` */
+    struct refresh *refresh; /* NULL: none under way */
+    struct list graves;
+    struct timer *bury;
+};
+
+struct usage; /* one who waits to hear it */
+
+enum box_state { BOX_HELD_BACK, BOX_CREATING, BOX_ATTACHING, BOX_STARTING, BOX_READY };
+
+struct box {
+    struct sandbox base;
+    struct docker *docker;
+    struct list link; /* docker->boxes or ->held_back */
+    enum box_state state;
+    struct sandbox_plan plan;
+    char name[DOCKER_NAME]; /* of its container; "" : none was asked for */
+    int slot;               /* of its uid; -1: it has none of its own */
+    bool again;             /* its first attempt has failed */
+    bool unsure;            /* the engine has been asked to make it, and has not answered */
+    bool started, spoke;    /* what has been seen of it */
+    struct docker_call *call;
+    struct docker_attach *attach;
+    struct timer *patience; /* for the agent's first word */
+    struct timer *later;    /* what must be told from the loop */
+    bool dead, told;
+    sandbox_added_fn *on_added; /* NULL: nobody waits */
+    void *on_added_data;
+    struct list usages; /* struct usage */
+};
+
+/*** box.c ***/
+
+struct box *box_new(struct docker *docker, const struct sandbox_plan *plan, int slot);
+/* Makes its container: box_made() or box_failed() of docker.c follows. */
+void box_begin(struct box *box);
+/* Away with what there is of the container, if any; the box is as new, and has no slot any more. */
+void box_clear(struct box *box);
+/* The same, and the box is gone. */
+void box_free(struct box *box);
+void box_add_kernel(struct box *box, sandbox_added_fn *on_added, void *data);
+void box_usage(struct box *box, sandbox_usage_fn *on_usage, void *data);
+
+/*** docker.c ***/
+
+void box_made(struct box *box);
+void box_failed(struct box *box, const struct err *err);
+/* A container that was made has ended. */
+void box_ended(struct box *box);
+void docker_free_slot(struct docker *docker, int slot);
+
+/*** checks.c ***/
+
+size_t docker_checks(const struct engine_options *options,
+                     struct engine_check ret[ENGINE_CHECKS_MAX]);
+
+/*** graves.c ***/
+
+/* Removes the container of that name, however long it takes; then its slot is free. `unsure`: the engine may
+ * still be about to make it, and its not being there yet proves nothing. */
+void grave_add(struct docker *docker, const char *name, int slot, bool unsure);
+/* From time to time: those whose removal has failed are tried again. */
+void graves_tend(void *docker);
+/* Adds the names of those that are not gone; they are forgotten. True: one of them is unsure. */
+bool graves_give_up(struct docker *docker, json_t *names);
+
+#endif
