@@ -67,5 +67,5 @@ def make_rootfs():
 
 @pytest.fixture
 def base(engine, make_rootfs):
-    make_rootfs(runtime=False)
+    make_rootfs(runtime=None)
     return images.base(engine)

@@ -86,6 +86,7 @@ class Engine:
                 stdout=log,
                 stderr=log,
                 env=self.environment(),
+                cwd=self.place,  # conmon leaves notes in it
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_TIMEOUT

@@ -19,7 +19,7 @@ BUILD_TIMEOUT = 600
 def base(engine):
     """The name of an image with what bare Debian has, and node."""
     if not engine.api.image(BASE):
-        engine.api.import_image(rootfs.make(runtime=False), BASE)
+        engine.api.import_image(rootfs.make(runtime=None), BASE)
     return BASE
 
 

@@ -96,7 +96,7 @@ def test_nothing_is_left_after_the_end(kind, end, make_rootfs):
     import conftest
     import images
 
-    make_rootfs(runtime=False)
+    make_rootfs(runtime=None)
     with conftest.started(kind) as engine:
         sleeper(engine, images.base(engine))
         pids = engine.left_processes()
@@ -110,7 +110,7 @@ def test_nothing_is_left_after_the_end(kind, end, make_rootfs):
 def test_data_survive_a_restart_and_a_kill(own_docker, make_rootfs):
     import images
 
-    make_rootfs(runtime=False)
+    make_rootfs(runtime=None)
     base = images.base(own_docker)
     first = own_docker.process.pid
     own_docker.restart()
