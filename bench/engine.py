@@ -15,8 +15,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/e2e"))
+for folder in ("tests/e2e", "tests/docker"):
+    sys.path.insert(0, str(ROOT / folder))
 import belljar  # noqa: E402
+import dockerd  # noqa: E402
 import sandboxes  # noqa: E402
 
 PROGRAM = pathlib.Path(
@@ -80,70 +82,35 @@ class Mcp:
 
 
 class Docker:
-    """A daemon of our own with one image that holds one static program. None when there is none to
-    be started."""
+    """A daemon of our own with one image that holds one static program."""
+
+    IMAGE = "bench-true:latest"
 
     def __init__(self):
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="belljar-docker-"))
-        self.host = f"unix://{self.place}/socket"
-        words = ["dockerd", "--host", self.host, "--data-root", self.place / "data"]
-        words += ["--exec-root", self.place / "exec", "--pidfile", self.place / "pid"]
-        words += ["--bridge", "none", "--iptables=false"]
-        with open(self.place / "log", "wb") as log:
-            self.daemon = subprocess.Popen([str(w) for w in words], stdout=log, stderr=log)
-        for _ in range(100):
-            if self.docker("version").returncode == 0:
-                break
-            time.sleep(0.2)
-        else:
-            raise RuntimeError((self.place / "log").read_text()[-1000:])
-        self.make_image()
+        self.engine = dockerd.Dockerd()
+        self.make_image(self.engine.place)
 
-    def docker(self, *words, **options):
-        command = ["docker", "--host", self.host, *words]
-        return subprocess.run(command, capture_output=True, **options)
-
-    def make_image(self):
-        source = self.place / "true.c"
+    def make_image(self, place):
+        source, root, tar = place / "true.c", place / "root", place / "root.tar"
         source.write_text("int main(void) { return 0; }\n")
-        root = self.place / "root"
         root.mkdir()
         subprocess.run(["cc", "-O2", "-static", "-o", root / "true", source], check=True)
-        tar = subprocess.run(["tar", "-C", root, "-c", "true"], capture_output=True, check=True)
-        self.docker("import", "-", "bench-true", input=tar.stdout, check=True)
+        subprocess.run(["tar", "-C", root, "-cf", tar, "true"], check=True)
+        self.engine.api.import_image(tar, self.IMAGE)
 
     def run(self, count, gap=0.0):
-        words = [
-            "docker",
-            "--host",
-            self.host,
-            "run",
-            "--rm",
-            "--network",
-            "none",
-            "bench-true",
-            "/true",
-        ]
-        return commands(words, count, gap)
+        words = ["docker", "--host", self.engine.host, "run", "--rm", "--network", "none"]
+        return commands([*words, self.IMAGE, "/true"], count, gap)
 
     def stop(self):
-        self.daemon.terminate()
-        self.daemon.wait()
-        subprocess.run(
-            f"umount -l {self.place}/data/* {self.place}/exec/*",
-            shell=True,
-            stderr=subprocess.DEVNULL,
-        )
-        shutil.rmtree(self.place, ignore_errors=True)
+        self.engine.stop()
 
 
 def try_docker():
-    if not shutil.which("dockerd") or not shutil.which("docker") or os.geteuid() != 0:
-        return None, "docker is left out: no dockerd to start here (Debian package docker.io)"
     try:
         return Docker(), None
-    except Exception as error:
-        return None, f"docker is left out: its daemon does not start: {error}"
+    except dockerd.Unavailable as error:
+        return None, f"docker is left out: {error}"
 
 
 # --- the tables --------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ extern const struct command command_client_config;
 extern const struct command command_config;
 extern const struct command command_doctor;
 extern const struct command command_help;
+extern const struct command command_image;
 extern const struct command command_run;
 extern const struct command command_serve;
 extern const struct command command_version;

@@ -454,6 +454,9 @@ const struct option config_options[] = {
                 "session are in any case.") },
     { DOCKER, DURATION("docker.timeout", docker_timeout, "30s", 100, HOUR,
         .help = "How long the container engine may take to answer one request.") },
+    { DOCKER, DURATION("docker.build_timeout", docker_build_timeout, "1h", SECOND, DAY,
+        .help = "How long the container engine may take to import a root file system, and to build an "
+                "image (belljar image build).") },
 
     { LIMITS, SIZE("memory_limit", memory_limit, "512m", 16 * MB, 1024.0 * GB,
         .aliases = { { PYEXEC, .fallback = "512m" },

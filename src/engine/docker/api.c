@@ -3,9 +3,11 @@
 #include "base/list.h"
 #include "engine/docker/hub.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CONNECTIONS_MAX = 16 };
 
@@ -25,6 +27,8 @@ struct docker_call {
     char *url, *body;
     struct buf reply;
     char words[CURL_ERROR_SIZE];
+    const struct docker_file *file;
+    int (*on_piece)(const char *bytes, size_t len, void *data);
     docker_reply_fn *on_reply;
     void *data;
 };
@@ -80,7 +84,12 @@ void docker_api_free(struct docker_api *api)
 static size_t take_bytes(char *bytes, size_t size, size_t count, void *data)
 {
     struct docker_call *call = data;
-    return buf_add(&call->reply, bytes, size * count) < 0 ? 0 : size * count;
+    long status = 0;
+    (void)curl_easy_getinfo(call->transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+    bool passed_on = call->on_piece && status >= 200 && status < 300;
+    int r = passed_on ? call->on_piece(bytes, size * count, call->data)
+                      : buf_add(&call->reply, bytes, size * count);
+    return r < 0 ? 0 : size * count;
 }
 
 static void on_over(struct hub_transfer *transfer, CURLcode code)
@@ -102,6 +111,44 @@ static void on_over(struct hub_transfer *transfer, CURLcode code)
     on_reply(&reply, data);
 }
 
+static size_t give_bytes(char *room, size_t size, size_t count, void *data)
+{
+    const struct docker_call *call = data;
+    ssize_t n;
+    do
+        n = read(call->file->fd, room, size * count);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? CURL_READFUNC_ABORT : (size_t)n;
+}
+
+/* A connection that was kept may turn out to be dead after the first bytes. */
+static int seek_bytes(void *data, curl_off_t offset, int whence)
+{
+    const struct docker_call *call = data;
+    return lseek(call->file->fd, offset, whence) < 0 ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
+}
+
+static void set_file(struct docker_call *call)
+{
+    CURL *easy = call->transfer.easy;
+    (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, give_bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_READDATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, seek_bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_SEEKDATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->file->len);
+}
+
+static void set_bytes(struct docker_call *call, const void *bytes, size_t len)
+{
+    CURL *easy = call->transfer.easy;
+    call->body = xmalloc(len + 1);
+    if (len)
+        memcpy(call->body, bytes, len);
+    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
+    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+}
+
 static void set_body(struct docker_call *call, const struct docker_request *request)
 {
     CURL *easy = call->transfer.easy;
@@ -110,15 +157,14 @@ static void set_body(struct docker_call *call, const struct docker_request *requ
         (void)curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     if (str_eq(request->method, "GET") || str_eq(request->method, "HEAD"))
         return;
-    call->body = xmalloc(request->len + 1);
-    if (request->len)
-        memcpy(call->body, request->body, request->len);
+    if (call->file)
+        set_file(call);
+    else
+        set_bytes(call, request->body, request->len);
     auto_free char *type =
         xasprintf("Content-Type: %s", request->type ? request->type : "application/json");
     call->headers = curl_slist_append(call->headers, type);
     call->headers = curl_slist_append(call->headers, "Expect:");
-    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
-    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->len);
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
 }
 
@@ -127,6 +173,8 @@ struct docker_call *docker_call(struct docker_api *api, const struct docker_requ
 {
     struct docker_call *call = xcalloc(1, sizeof(*call));
     call->api = api;
+    call->file = request->file;
+    call->on_piece = request->on_piece;
     call->on_reply = on_reply;
     call->data = data;
     call->reply = BUF_INIT(DOCKER_REPLY_MAX);
@@ -137,7 +185,8 @@ struct docker_call *docker_call(struct docker_api *api, const struct docker_requ
     call->transfer = (struct hub_transfer){ easy, on_over };
     docker_target_apply(api->target, easy);
     (void)curl_easy_setopt(easy, CURLOPT_URL, call->url);
-    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)api->timeout_ms);
+    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
+                           (long)(request->timeout_ms ? request->timeout_ms : api->timeout_ms));
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->words);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);

@@ -15,12 +15,23 @@ enum { DOCKER_REPLY_MAX = 4 << 20 };
 struct docker_api;
 struct docker_call;
 
+/* A body that is read while it is sent: of a plain file, for reading blocks. */
+struct docker_file {
+    int fd;
+    uint64_t len;
+};
+
 struct docker_request {
     const char *method;
     const char *path; /* behind the version: "/containers/json?all=1" */
     const char *type; /* of the body; NULL: JSON */
     const void *body; /* copied; NULL: none */
     size_t len;
+    const struct docker_file *file; /* the body instead; outlives the call; NULL: none */
+    uint64_t timeout_ms;            /* 0: that of docker_api_new() */
+    /* Gets the answer as it comes, if its status is one of success; the reply then has no body. A
+     * negative number ends the call. */
+    int (*on_piece)(const char *bytes, size_t len, void *data);
 };
 
 struct docker_reply {
