@@ -5,6 +5,7 @@ containers.of(engine, jar)                                    # names of its con
 containers.wait_for_none(engine, jar)
 """
 
+import os
 import pathlib
 import time
 
@@ -32,6 +33,7 @@ def environment(engine, image):
 def start(engine, image, *more, **options):
     jar = Jar(*flags(engine, image), *more, **options)
     jar.instance = instance_of(jar.state)
+    jar.guests_below = os.getpid()  # the engine is ours, and its guests are
     return jar
 
 

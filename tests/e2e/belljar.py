@@ -188,6 +188,7 @@ class Process:
             cwd="/",
         )
         self.pid = self.process.pid
+        self.guests_below = self.pid  # whoever is in a sandbox of this server descends from it
         self.told = False
         self.log_file = self.process.stderr or self.process.stdout
         self.log = []

@@ -56,7 +56,7 @@ class Neighbour:
         said = host.wait_for(lambda: "PORTS" in self.said(), 10)
         assert said, f"the neighbour did not start: {self.waiting.future} {self.jar.log_text()}"
         self.ports = self.said().split("PORTS", 1)[1].split()[:2]
-        (self.process,) = host.find(self.secret, self.jar.pid)[:1]
+        (self.process,) = host.find(self.secret, self.jar.guests_below)[:1]
 
     def said(self):
         return "".join(text for _, text in self.waiting.progress)
@@ -70,7 +70,9 @@ class Neighbour:
 
 
 class Arena:
-    def __init__(self, user=None, delegation=None):
+    """`make` starts the server, as sandboxes.Jar does."""
+
+    def __init__(self, user=None, delegation=None, make=sandboxes.Jar):
         self.user = user
         self.state = sandboxes.make_state(user)
         self.canaries = Canaries(self.state, sandboxes.binary_for(user), user)
@@ -82,7 +84,7 @@ class Arena:
             str(HERE / "launch.py"),
             secret("descriptors and keys of the server"),
         ]
-        self.jar = sandboxes.Jar(
+        self.jar = make(
             "--token",
             self.token,
             "--session-timeout",
@@ -121,4 +123,4 @@ class Arena:
     def strangers(self):
         """Guest processes that are not the neighbour's."""
         home = self.neighbour.process.pid_namespace
-        return [task for task in host.guests(self.jar.pid) if task.pid_namespace != home]
+        return [task for task in host.guests(self.jar.guests_below) if task.pid_namespace != home]

@@ -92,10 +92,13 @@ static size_t take_bytes(char *bytes, size_t size, size_t count, void *data)
     return r < 0 ? 0 : size * count;
 }
 
+/* The call is gone before its owner hears: whoever cancels then must not find it. */
 static void on_over(struct hub_transfer *transfer, CURLcode code)
 {
     struct docker_call *call = container_of(transfer, struct docker_call, transfer);
-    struct docker_reply reply = { .body = buf_str(&call->reply), .len = call->reply.len };
+    auto_buf body = call->reply;
+    call->reply = (struct buf){ 0 };
+    struct docker_reply reply = { .body = buf_str(&body), .len = body.len };
     long status = 0;
     (void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK)
@@ -105,8 +108,6 @@ static void on_over(struct hub_transfer *transfer, CURLcode code)
         reply.status = (int)status;
     docker_reply_fn *on_reply = call->on_reply;
     void *data = call->data;
-    auto_buf body = call->reply; /* outlives the call, which the receiver must not find */
-    call->reply = (struct buf){ 0 };
     call_free(call);
     on_reply(&reply, data);
 }
