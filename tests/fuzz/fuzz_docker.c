@@ -58,7 +58,7 @@ static void try_image(const struct docker_reply *reply)
 static void try_containers(const struct docker_reply *reply)
 {
     struct err err = { 0 };
-    auto_json *names = json_array();
+    auto_json *names = json_object();
     must_explain(docker_read_names(reply, "l", "v", names, &err), &err);
     struct sandbox_usage usage;
     int r = docker_read_stats(reply, &usage, &err);

@@ -148,7 +148,7 @@ static void refusals_have_words_and_remedies(void **state)
 static void only_containers_with_our_label_are_ours(void **state)
 {
     (void)state;
-    auto_json *names = json_array();
+    auto_json *names = json_object();
     struct err err;
     const struct docker_reply reply =
         reply_of(200, "[{\"Names\":[\"/ours\"],\"Labels\":{\"i\":\"1\"}},"
@@ -157,7 +157,7 @@ static void only_containers_with_our_label_are_ours(void **state)
                       "{\"Names\":[\"odd\"],\"Labels\":{\"i\":\"1\"}}]");
     CHECK_INT("read", docker_read_names(&reply, "i", "1", names, &err), 0);
     auto_free char *text = json_text(names);
-    CHECK_STR("ours", text, "[\"ours\"]");
+    CHECK_STR("ours", text, "{\"ours\":false}");
 }
 
 /*** The stream ***/

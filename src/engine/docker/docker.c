@@ -306,17 +306,16 @@ static void leave_refresh(struct docker *docker)
 
 static void remove_everything(struct docker *docker)
 {
-    auto_json *names = json_array();
+    auto_json *names = json_object();
     while (!list_empty(&docker->boxes))
         box_free(list_first(struct box, &docker->boxes, link));
     while (!list_empty(&docker->held_back))
         box_free(list_first(struct box, &docker->held_back, link));
-    bool unsure = graves_give_up(docker, names);
-    bool gone = docker_remove_all(docker->target, docker->prepared.facts.api, names, CLOSE_MS);
-    if (!gone)
-        log_warning("the container engine does not answer; the next start removes what is left");
-    if (gone && !unsure)
+    graves_give_up(docker, names);
+    if (docker_remove_all(docker->target, docker->prepared.facts.api, names, CLOSE_MS))
         instance_remove(&docker->instance);
+    else
+        log_info("containers may be left; the next start with this state_dir removes them");
 }
 
 static void docker_close(struct engine *engine)

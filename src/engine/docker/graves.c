@@ -75,13 +75,10 @@ void graves_tend(void *data)
             remove_it(grave);
 }
 
-bool graves_give_up(struct docker *docker, json_t *names)
+void graves_give_up(struct docker *docker, json_t *names)
 {
-    bool unsure = false;
     list_each (struct grave, grave, &docker->graves, link) {
-        unsure |= clock_ms() < grave->unsure_ms;
-        json_push(names, json_string(grave->name));
+        json_put(names, grave->name, json_boolean(clock_ms() < grave->unsure_ms));
         grave_free(grave);
     }
-    return unsure;
 }

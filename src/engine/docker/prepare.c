@@ -234,53 +234,90 @@ void prepared_done(struct prepared *prepared)
 
 /*** Removing ***/
 
+enum {
+    UNSURE_MS = 2000, /* after which what is not there will not be made any more */
+    AGAIN_MS = 100,
+};
+
+enum removal_state { REMOVAL_TODO, REMOVAL_ASKED, REMOVAL_SETTLED };
+
 struct removal {
-    size_t *left;
-    bool gone;
+    struct removals *all;
+    const char *name;
+    enum removal_state state;
+    bool unsure, gone;
+};
+
+struct removals {
+    struct asker asker;
+    struct removal *items;
+    size_t count, settled;
+    uint64_t begin_ms;
 };
 
 /* 409: the engine is at it already. */
 static void on_removed(const struct docker_reply *reply, void *data)
 {
     struct removal *removal = data;
+    struct removals *all = removal->all;
     int status = reply->status;
-    removal->gone = (status >= 200 && status < 300) || status == 404 || status == 409;
-    (*removal->left)--;
+    if (status == 404 && removal->unsure && clock_ms() - all->begin_ms < UNSURE_MS) {
+        removal->state = REMOVAL_TODO;
+        return;
+    }
+    removal->gone =
+        (status >= 200 && status < 300) || status == 409 || (status == 404 && !removal->unsure);
+    removal->state = REMOVAL_SETTLED;
+    all->settled++;
 }
 
-static void on_limit(void *data)
+static void ask_for_removals(void *data)
 {
-    *(bool *)data = true;
+    struct removals *all = data;
+    for (size_t i = 0; i < all->count; i++) {
+        struct removal *removal = &all->items[i];
+        if (removal->state != REMOVAL_TODO)
+            continue;
+        auto_free char *path = docker_removal_path(removal->name);
+        removal->state = REMOVAL_ASKED;
+        (void)docker_call(all->asker.api,
+                          &(struct docker_request){ .method = "DELETE", .path = path }, on_removed,
+                          removal);
+    }
+}
+
+static size_t list_removals(struct removals *all, json_t *names)
+{
+    const char *name;
+    json_t *unsure;
+    all->items = xcalloc(json_object_size(names), sizeof(*all->items));
+    json_object_foreach(names, name, unsure) all->items[all->count++] =
+        (struct removal){ .all = all, .name = name, .unsure = json_is_true(unsure) };
+    return all->count;
 }
 
 bool docker_remove_all(const struct docker_target *target, const char *api, json_t *names,
                        uint64_t limit_ms)
 {
-    struct asker asker;
-    size_t i, left = json_array_size(names);
-    const json_t *name;
-    bool late = false, all = true;
-    if (!left)
+    struct removals all = { .begin_ms = clock_ms() };
+    bool gone = true;
+    if (!list_removals(&all, names)) {
+        free(all.items);
         return true;
-    auto_free struct removal *removals = xcalloc(left, sizeof(*removals));
-    asker_open(&asker, &(struct prepare_options){ .target = target, .timeout_ms = limit_ms });
-    docker_api_version(asker.api, api);
-    struct timer *limit = timer_new(&asker.loop, on_limit, &late);
-    timer_start(limit, limit_ms);
-    json_array_foreach(names, i, name)
-    {
-        auto_free char *path = docker_removal_path(json_string_value(name));
-        removals[i].left = &left;
-        (void)docker_call(asker.api, &(struct docker_request){ .method = "DELETE", .path = path },
-                          on_removed, &removals[i]);
     }
-    while (left && !late)
-        (void)uv_run(&asker.loop, UV_RUN_ONCE);
-    for (i = 0; i < json_array_size(names); i++)
-        all &= removals[i].gone;
-    timer_free(limit);
-    asker_close(&asker);
-    return all;
+    asker_open(&all.asker, &(struct prepare_options){ .target = target, .timeout_ms = limit_ms });
+    docker_api_version(all.asker.api, api);
+    struct timer *again = timer_new(&all.asker.loop, ask_for_removals, &all);
+    timer_repeat(again, AGAIN_MS);
+    ask_for_removals(&all);
+    while (all.settled < all.count && clock_ms() - all.begin_ms < limit_ms)
+        (void)uv_run(&all.asker.loop, UV_RUN_ONCE);
+    for (size_t i = 0; i < all.count; i++)
+        gone &= all.items[i].gone;
+    timer_free(again);
+    asker_close(&all.asker);
+    free(all.items);
+    return gone;
 }
 
 /* False: the engine does not tell, or does not obey. */
@@ -288,7 +325,7 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
 {
     struct asker asker;
     struct err err;
-    auto_json *names = json_array();
+    auto_json *names = json_object();
     /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
     auto_free char *path = xasprintf(
         "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
@@ -305,8 +342,8 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
         log_warning("what instance %s has left cannot be seen: %s", id, err.msg);
         return false;
     }
-    if (json_array_size(names))
-        log_info("removing %zu containers that instance %s has left", json_array_size(names), id);
+    if (json_object_size(names))
+        log_info("removing %zu containers that instance %s has left", json_object_size(names), id);
     return docker_remove_all(options->target, api, names, options->timeout_ms);
 }
 

@@ -38,7 +38,9 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
 void docker_clean_dead(const struct prepare_options *options, const char *api,
                        struct instance *dead, size_t count);
 
-/* Removes containers, by name, all at once, within `limit_ms`. False: some may be left. */
+/* Removes containers, all at once, within `limit_ms`. `names` is an object of their names; true: the engine
+ * may still be about to make it, and its not being there proves nothing for a while. False: some may be
+ * left. */
 bool docker_remove_all(const struct docker_target *target, const char *api, json_t *names,
                        uint64_t limit_ms);
 

@@ -98,7 +98,7 @@ size_t docker_checks(const struct engine_options *options,
 void grave_add(struct docker *docker, const char *name, int slot, bool unsure);
 /* From time to time: those whose removal has failed are tried again. */
 void graves_tend(void *docker);
-/* Adds the names of those that are not gone; they are forgotten. True: one of them is unsure. */
-bool graves_give_up(struct docker *docker, json_t *names);
+/* Adds the names of those that are not gone, for docker_remove_all(); they are forgotten. */
+void graves_give_up(struct docker *docker, json_t *names);
 
 #endif

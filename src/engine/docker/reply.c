@@ -237,6 +237,14 @@ void docker_image_done(struct docker_image *image)
 
 /*** Containers ***/
 
+/* As the engine lets names be; nothing else goes into a path. */
+static bool is_name(const char *text)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    return text && *text && strspn(text, allowed) == strlen(text);
+}
+
 int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,
                       json_t *ret, struct err *err)
 {
@@ -251,10 +259,10 @@ int docker_read_names(const struct docker_reply *reply, const char *label, const
     json_array_foreach(json, i, item)
     {
         const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
+        bool named = name && name[0] == '/' && is_name(name + 1);
         /* What the engine was asked to leave out is not ours to remove, whatever it says. */
-        if (name && name[0] == '/' &&
-            str_eq(json_str(json_object_get(item, "Labels"), label), value))
-            json_push(ret, json_string(name + 1));
+        if (named && str_eq(json_str(json_object_get(item, "Labels"), label), value))
+            json_put(ret, name + 1, json_false());
     }
     return 0;
 }

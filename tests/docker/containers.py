@@ -1,0 +1,60 @@
+"""Servers whose sandboxes are containers, and what they leave on the engine.
+
+jar = containers.start(engine, image, "--pool-size", "1")     # a sandboxes.Jar
+containers.of(engine, jar)                                    # names of its containers
+containers.wait_for_none(engine, jar)
+"""
+
+import pathlib
+import time
+
+from belljar import PATIENCE
+from sandboxes import Jar
+
+LABEL = "belljar.instance"
+
+
+def flags(engine, image):
+    # A server that was started by root is nobody when it connects.
+    engine.place.chmod(0o711)
+    return ["--engine", "docker", "--docker-host", engine.host, "--docker-image", image]
+
+
+def environment(engine, image):
+    """The same for whatever starts servers of its own."""
+    words = flags(engine, image)
+    return {
+        f"BELLJAR_{name.removeprefix('--').replace('-', '_').upper()}": value
+        for name, value in zip(words[::2], words[1::2], strict=True)
+    }
+
+
+def start(engine, image, *more, **options):
+    jar = Jar(*flags(engine, image), *more, **options)
+    jar.instance = instance_of(jar.state)
+    return jar
+
+
+def instance_of(state):
+    """The newest server with this state directory."""
+    files = pathlib.Path(state, "containers").iterdir()
+    return max(files, key=lambda file: file.stat().st_mtime_ns).name
+
+
+def names(engine, label=LABEL):
+    return sorted(item["Names"][0].lstrip("/") for item in engine.api.containers(label=label))
+
+
+def of(engine, jar):
+    return names(engine, f"{LABEL}={jar.instance}")
+
+
+def wait_for_none(engine, jar, timeout=20):
+    deadline = time.monotonic() + timeout * PATIENCE
+    while left := of(engine, jar):
+        assert time.monotonic() < deadline, f"containers are left: {left}"
+        time.sleep(0.1)
+
+
+def inspect(engine, name):
+    return engine.api.ask("GET", f"/containers/{name}/json")
