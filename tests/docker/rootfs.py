@@ -23,6 +23,8 @@ PACKAGES = """base-files bash ca-certificates coreutils dash debianutils diffuti
     hostname libc-bin mawk media-types ncurses-base netbase passwd procps python3 python3-venv sed tar
     tzdata util-linux""".split()
 NODE = ["nodejs"]
+# What belljar itself needs; the image for it installs the same.
+SERVER = re.findall(r"\blib[\w.+-]+", (ROOT / "packaging/Dockerfile").read_text())
 # What nobody needs in a sandbox and takes most of the room.
 LEFT_OUT = re.compile(
     r"/usr/(share/(doc|man|info|locale|lintian|bash-completion|i18n)|include|lib/node_modules|games)/"
@@ -187,13 +189,17 @@ def forget_old():
             tar.unlink()
 
 
-def make(runtime="full", node=True, guest=True):
+def make(runtime="full", node=True, guest=True, server=False):
     """The path of the tar. `runtime`: with tools/runtime's environment, one of RUNTIMES; None: without.
-    `guest`: with that user."""
+    `guest`: with that user; `server`: with the libraries of belljar."""
     if runtime and not (RUNTIME / "stamp").exists():
         raise Unavailable(f"{RUNTIME} is not there (tools/runtime makes it)")
-    packages = closure(PACKAGES + (NODE if node else []))
-    words = [pathlib.Path(__file__).read_text(), repr(packages), repr((runtime, node, guest))]
+    packages = closure(PACKAGES + (NODE if node else []) + (SERVER if server else []))
+    words = [
+        pathlib.Path(__file__).read_text(),
+        repr(packages),
+        repr((runtime, node, guest, server)),
+    ]
     words += [(RUNTIME / "stamp").read_text()] if runtime else []
     key = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
     CACHE.mkdir(parents=True, exist_ok=True)
