@@ -53,6 +53,13 @@ def works(jar, timeout=60):
     return run.session
 
 
+def wait_for_output(waiting):
+    deadline = time.monotonic() + 30 * PATIENCE
+    while not waiting.progress:
+        assert time.monotonic() < deadline, "the run does not begin"
+        time.sleep(0.1)
+
+
 # --- stopped and started again ------------------------------------------------------------------------
 
 
@@ -80,8 +87,8 @@ def test_a_run_that_goes_on_is_told_when_its_engine_ends(own_docker, make_rootfs
     make_rootfs(runtime=False)
     jar = containers.start(own_docker, images.base(own_docker), "--no-pool-enabled")
     try:
-        waiting = jar.begin("echo begun; sleep 1000", timeout=60)
-        time.sleep(3 * PATIENCE)
+        waiting = jar.begin("echo begun; sleep 1000", timeout=300, progress=True)
+        wait_for_output(waiting)
         own_docker.terminate()
         run = waiting.run(30)
         assert run.outcome == "sandbox_failed" and run.stdout == "begun\n", run
@@ -207,11 +214,8 @@ def test_a_volume_that_is_deleted_is_made_again(docker, base):
 
 def test_a_container_that_is_removed_is_a_lost_sandbox(docker, base):
     with containers.start(docker, base, "--no-pool-enabled") as jar:
-        waiting = jar.begin("echo begun; sleep 1000")
-        deadline = time.monotonic() + 20 * PATIENCE
-        while not containers.of(docker, jar) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(1 * PATIENCE)
+        waiting = jar.begin("echo begun; sleep 1000", timeout=300, progress=True)
+        wait_for_output(waiting)
         for name in containers.of(docker, jar):
             docker.api.remove_container(name)
         assert waiting.run(30).outcome == "sandbox_failed"
