@@ -18,6 +18,7 @@ LABEL = "belljar.instance"
 def flags(engine, image):
     # A server that was started by root is nobody when it connects.
     engine.place.chmod(0o711)
+    engine.socket.chmod(0o660)
     return ["--engine", "docker", "--docker-host", engine.host, "--docker-image", image]
 
 

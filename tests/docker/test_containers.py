@@ -343,3 +343,33 @@ def test_a_socket_that_is_not_ours_is_named_with_the_remedy(docker, base, tmp_pa
         env=env,
     )
     assert "usermod -aG docker" in done.stderr, done.stderr
+
+
+# --- Podman -------------------------------------------------------------------------------------------
+
+CALLS = r"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *words):
+    libc.syscall(number, *words)
+    return os.strerror(ctypes.get_errno())
+print("unshare", call(272, 0x10000000), "clone3", call(435, 0, 0), "keyctl", call(250, 0))
+"""
+
+
+def test_podman_is_an_engine_too(podman, make_rootfs):
+    """The core: languages, a limit, walls, files, and nothing is left."""
+    make_rootfs(runtime=False)
+    jar = containers.start(podman, images.base(podman), "--pool-size", "1")
+    with jar:
+        run = jar.execute("x = 6 * 7; print(x)", "python")
+        again = jar.execute("print(x)", "python", session=run.session)
+        assert (run.stdout, again.stdout) == ("42\n", "42\n")
+        shell = jar.execute("echo hi >note; cat note; touch /usr/x", session=run.session)
+        assert shell.stdout == "hi\n" and "Read-only file system" in shell.stderr, shell
+        said = jar.execute(CALLS, "python", session=run.session).stdout
+        assert said.split(" ", 1)[1].startswith("Operation not permitted"), said
+        assert "clone3 Function not implemented" in said and "keyctl Operation not" in said, said
+        hog = jar.execute("x = b'x' * (1 << 30)", "python", session=run.session, wait=60)
+        assert hog.outcome == "memory_limit", hog
+    containers.wait_for_none(podman, jar)

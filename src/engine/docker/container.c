@@ -66,13 +66,13 @@ static json_t *number(uint64_t value)
 
 /*** Parts ***/
 
-/* Podman takes fewer options: sizes, but neither owners nor numbers of files. */
+/* Podman takes neither numbers of files nor owners; U makes the user of the container the owner. */
 static void put_tmpfs(json_t *tmpfs, const struct container_plan *plan, const char *path,
                       uint64_t bytes, uint64_t inodes, unsigned mode)
 {
     auto_free char *text =
         plan->facts->podman
-            ? xasprintf("rw,exec,nosuid,nodev,size=%llu,mode=1777", (unsigned long long)bytes)
+            ? xasprintf("rw,exec,nosuid,nodev,size=%llu,mode=%o,U", (unsigned long long)bytes, mode)
             : xasprintf("rw,exec,nosuid,nodev,size=%llu,nr_inodes=%llu,mode=%o,uid=%u,gid=%u",
                         (unsigned long long)bytes, (unsigned long long)inodes, mode, plan->uid,
                         plan->gid);
@@ -114,6 +114,8 @@ static json_t *security(const struct container_plan *plan)
 {
     json_t *options = json_array();
     json_push(options, json_string("no-new-privileges"));
+    if (plan->facts->podman)
+        return options; /* it wants a file of its own host; there the agent loads the whole list */
     auto_free char *seccomp = xasprintf("seccomp=%s", plan->seccomp);
     json_push(options, json_string(seccomp));
     return options;
@@ -163,7 +165,8 @@ static json_t *host_config(const struct container_plan *plan)
     json_put(json, "SecurityOpt", security(plan));
     json_put(json, "MaskedPaths", texts(masked, ARRAY_SIZE(masked)));
     json_put(json, "ReadonlyPaths", texts(read_only, ARRAY_SIZE(read_only)));
-    json_put(json, "Ulimits", ulimits());
+    if (!plan->facts->podman) /* it would then raise others, too, and may not everywhere */
+        json_put(json, "Ulimits", ulimits());
     json_put(json, "Init", json_false()); /* the agent is pid 1 */
     json_put(json, "AutoRemove", json_true());
     json_put(json, "RestartPolicy", json_pack("{s:s}", "Name", "no"));

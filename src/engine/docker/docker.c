@@ -394,8 +394,6 @@ static int open_parts(struct docker *docker, const struct engine_options *option
     if (r == 0)
         r = keep_access(docker, err);
     if (r == 0)
-        r = seccomp_build(SECCOMP_GUEST_SHARED, &docker->filter, err);
-    if (r == 0)
         r = instance_open(options->state_dir, INSTANCES_DOCKER, options->instance,
                           &docker->instance, err);
     if (r < 0)
@@ -409,6 +407,10 @@ static int open_parts(struct docker *docker, const struct engine_options *option
         return r;
     docker_clean_dead(&prepare, docker->prepared.facts.api, dead,
                       instance_take_dead(&docker->instance, dead, DEAD_MAX));
+    r = seccomp_build(docker->prepared.facts.podman ? SECCOMP_GUEST_WHOLE : SECCOMP_GUEST_SHARED,
+                      &docker->filter, err);
+    if (r < 0)
+        return r;
     choose_users(docker, options);
     docker->base.layers = layers_of(docker);
     return check_layers(docker->base.layers, options->allow_missing, err);

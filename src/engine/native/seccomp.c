@@ -61,18 +61,17 @@ static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
     case CALL_AGENT:
         return role == SECCOMP_SPAWNER || role == SECCOMP_AGENT || role == SECCOMP_AGENT_NETWORK;
     case CALL_OWN_UID:
-        return role != SECCOMP_GUEST_SHARED;
+        return role != SECCOMP_GUEST_SHARED && role != SECCOMP_GUEST_WHOLE;
     case CALL_SHARED_UID:
-        return role == SECCOMP_GUEST_SHARED;
+        return role == SECCOMP_GUEST_SHARED || role == SECCOMP_GUEST_WHOLE;
     }
     return false;
 }
 
-static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule)
+static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule, enum seccomp_role role)
 {
     int number = seccomp_syscall_resolve_name(rule->name);
-    if (number < 0 ||
-        !wanted(rule, SECCOMP_SPAWNER)) /* negative: this architecture has no such call */
+    if (number < 0 || !wanted(rule, role)) /* negative: this architecture has no such call */
         return 0;
     struct scmp_arg_cmp tests[2];
     for (unsigned i = 0; i < rule->n_tests; i++)
@@ -81,7 +80,7 @@ static int add_rule(scmp_filter_ctx ctx, const struct syscall_rule *rule)
     return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, number, rule->n_tests, tests);
 }
 
-static int add_rules(scmp_filter_ctx ctx, struct err *err)
+static int add_rules(scmp_filter_ctx ctx, enum seccomp_role role, struct err *err)
 {
     int r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
     if (r < 0)
@@ -89,11 +88,15 @@ static int add_rules(scmp_filter_ctx ctx, struct err *err)
     for (size_t g = 0; g < n_syscall_groups; g++)
         for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
             const struct syscall_rule *rule = &syscall_groups[g].rules[i];
-            r = add_rule(ctx, rule);
+            r = add_rule(ctx, rule, role);
             if (r < 0)
                 return err_sys(err, -r, "seccomp: %s", rule->name);
         }
-    return 0;
+    /* Where it is not allowed: C libraries must fall back. */
+    r = role == SECCOMP_SPAWNER
+            ? 0
+            : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    return r < 0 ? err_sys(err, -r, "seccomp: clone3") : 0;
 }
 
 /* libseccomp writes programs to descriptors only. */
@@ -119,12 +122,12 @@ static int export(scmp_filter_ctx ctx, struct seccomp_program *ret, struct err *
     return 0;
 }
 
-static int build_table(struct seccomp_program *ret, struct err *err)
+static int build_table(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
 {
     scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return err_set(err, ENOMEM, "seccomp: cannot start a filter");
-    int r = add_rules(ctx, err);
+    int r = add_rules(ctx, role, err);
     if (r == 0)
         r = export(ctx, ret, err);
     seccomp_release(ctx);
@@ -205,7 +208,8 @@ static int build_narrow(enum seccomp_role role, struct seccomp_program *ret, str
 
 int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
 {
-    return role == SECCOMP_SPAWNER ? build_table(ret, err) : build_narrow(role, ret, err);
+    bool whole = role == SECCOMP_SPAWNER || role == SECCOMP_GUEST_WHOLE;
+    return whole ? build_table(role, ret, err) : build_narrow(role, ret, err);
 }
 
 void seccomp_program_done(struct seccomp_program *program)

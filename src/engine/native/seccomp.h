@@ -29,6 +29,7 @@ enum seccomp_role {
     SECCOMP_AGENT_NETWORK, /* in the host's network: and no socket that could reach its programs */
     SECCOMP_GUEST,
     SECCOMP_GUEST_SHARED, /* agent and guest have one uid: no call may name another process */
+    SECCOMP_GUEST_WHOLE, /* the same, but the table itself: for guests of an agent that has none of ours */
 };
 
 struct seccomp_program {
