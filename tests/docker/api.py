@@ -95,12 +95,12 @@ class Api:
 
     # --- changes
 
-    def import_image(self, tar, name):
-        """An image of one layer from the tar of a root file system. The image's id."""
+    def import_image(self, tar, name, changes=()):
+        """An image of one layer from the tar of a root file system. `changes`: lines of a Dockerfile.
+        The image's id."""
+        query = [("fromSrc", "-"), *(("changes", change) for change in changes)]
         with open(tar, "rb") as file:
-            said = self.request(
-                "POST", "/images/create", {"fromSrc": "-"}, file, "application/x-tar"
-            )
+            said = self.request("POST", "/images/create", query, file, "application/x-tar")
         messages = [json.loads(line) for line in said.splitlines() if line]
         for message in messages:
             if "error" in message:
