@@ -284,3 +284,13 @@ def ulimits():
     most = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
     processes = most if processes == resource.RLIM_INFINITY else min(processes, most)
     return json.dumps([f"nofile={files}:{files}", f"nproc={processes}:{processes}"])
+
+
+def started(kind):
+    """An engine of this kind; skips the test, with the reason, when there can be none."""
+    import pytest  # bench/run uses this module without it
+
+    try:
+        return kind()
+    except Unavailable as error:
+        pytest.skip(f"no {kind.name} here: {error}")
