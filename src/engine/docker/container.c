@@ -225,21 +225,22 @@ static bool has_variable(const struct buf *env, const char *variable)
     return false;
 }
 
+/* Those of `env`, "NAME=value\0…", that are not there yet. */
+static void add_variables(struct buf *ret, const char *env, size_t len)
+{
+    for (size_t at = 0; at < len; at += strlen(env + at) + 1)
+        if (!has_variable(ret, env + at))
+            (void)buf_add(ret, env + at, strlen(env + at) + 1);
+}
+
 /* What the image says, but for its home: that is the workspace. The user has no name in the image. */
 static void make_env(const struct docker_image *image, struct buf *ret)
 {
-    static const char *const ours[] = { "HOME=" AGENT_WORKSPACE, "USER=guest", "LOGNAME=guest" };
-    static const char *const defaults[] = { "PATH=" AGENT_PATH, "LANG=C.UTF-8", "TERM=dumb" };
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-        (void)buf_add(ret, ours[i], strlen(ours[i]) + 1);
-    for (size_t at = 0; at < image->env.len; at += strlen(image->env.data + at) + 1) {
-        const char *variable = image->env.data + at;
-        if (!has_variable(ret, variable))
-            (void)buf_add(ret, variable, strlen(variable) + 1);
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-        if (!has_variable(ret, defaults[i]))
-            (void)buf_add(ret, defaults[i], strlen(defaults[i]) + 1);
+    static const char ours[] = "HOME=" AGENT_WORKSPACE "\0USER=guest\0LOGNAME=guest";
+    static const char defaults[] = AGENT_DEFAULT_ENV;
+    add_variables(ret, ours, sizeof(ours));
+    add_variables(ret, image->env.data, image->env.len);
+    add_variables(ret, defaults, sizeof(defaults));
 }
 
 void container_setup(const struct container_plan *plan, const struct seccomp_program *filter,
