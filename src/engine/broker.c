@@ -55,19 +55,26 @@ static struct engine_stats *stats_of(struct broker *broker)
 
 /*** Those who wait ***/
 
-static void settle(struct broker *broker, struct pending *pending, struct sandbox *sandbox,
-                   const struct err *err)
+/* Told from the loop, never from inside a call. */
+static void settle(struct broker *broker, struct pending *pending)
 {
     list_remove(&pending->link);
     list_add_tail(&broker->settled, &pending->link);
+    timer_start(broker->deliver, 0);
+}
+
+static void hand_over(struct broker *broker, struct pending *pending, struct sandbox *sandbox)
+{
     pending->sandbox = sandbox;
-    if (sandbox) {
-        stats_of(broker)->sandboxes_open++;
-    } else {
-        pending->err = *err;
-        stats_of(broker)->failures_total++;
-    }
-    timer_start(broker->deliver, 0); /* from the loop, never from inside a call */
+    stats_of(broker)->sandboxes_open++;
+    settle(broker, pending);
+}
+
+static void refuse(struct broker *broker, struct pending *pending, const struct err *err)
+{
+    pending->err = *err;
+    stats_of(broker)->failures_total++;
+    settle(broker, pending);
 }
 
 /* Only as many as there were: a caller that starts again at once must not keep the loop. */
@@ -153,7 +160,7 @@ static void pump(struct broker *broker)
         if (broker->n_makings >= broker->options.max_makings)
             return;
         if (!is_served(broker, pending) && make(broker, &pending->plan, &err) < 0)
-            settle(broker, pending, NULL, &err);
+            refuse(broker, pending, &err);
     }
     const struct engine_stats *stats = stats_of(broker);
     if (!broker->options.pooled || clock_ms() < broker->not_before_ms)
@@ -173,7 +180,7 @@ void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct 
     bool for_pool = broker->options.pooled && same_plan(plan, &broker->options.plan) &&
                     stats_of(broker)->pool_ready < broker->options.size;
     if (pending) {
-        settle(broker, pending, sandbox, NULL);
+        hand_over(broker, pending, sandbox);
     } else if (for_pool) {
         struct ready *ready = xcalloc(1, sizeof(*ready));
         ready->sandbox = sandbox;
@@ -198,7 +205,7 @@ void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const
     unmake(broker, plan);
     struct pending *pending = first_waiting(broker, plan);
     if (pending) {
-        settle(broker, pending, NULL, err);
+        refuse(broker, pending, err);
     } else {
         if (!broker->pause_ms) /* once for a row of failures */
             log_warning("filling the pool: %s", err->msg);
@@ -289,8 +296,8 @@ struct engine_pending *broker_start(struct broker *broker, const struct sandbox_
     bool pooled = broker->options.pooled && same_plan(plan, &broker->options.plan);
     if (pooled && !list_empty(&broker->pool)) {
         stats_of(broker)->pool_hits++;
-        settle(broker, pending, take_out(broker, list_first(struct ready, &broker->pool, link)),
-               NULL); /* the oldest */
+        struct ready *oldest = list_first(struct ready, &broker->pool, link);
+        hand_over(broker, pending, take_out(broker, oldest));
     } else {
         stats_of(broker)->pool_misses += broker->options.pooled;
     }

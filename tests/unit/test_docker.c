@@ -268,8 +268,8 @@ static void a_container_is_shut_in(void **state)
     static const char *const wanted[] = {
         "\"CapDrop\":[\"ALL\"]",
         "\"SecurityOpt\":[\"no-new-privileges\",\"seccomp={}\"]",
-        "\"/"
-        "workspace\":\"rw,exec,nosuid,nodev,size=1048576,nr_inodes=10,mode=700,uid=5001,gid=5002\"",
+        "size=1048576,nr_inodes=10,mode=700,uid=5001,gid=5002\"",
+        "\"/workspace\":\"rw,exec,nosuid,nodev,",
         "\"Healthcheck\":{\"Test\":[\"NONE\"]}",
         "\"Labels\":{\"belljar.instance\":\"i\",\"belljar.sandbox\":\"s\"}",
         "\"ReadOnly\":true",

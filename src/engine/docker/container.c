@@ -85,6 +85,7 @@ static json_t *tmpfs(const struct container_plan *plan)
     json_t *json = json_object();
     put_tmpfs(json, plan, AGENT_WORKSPACE, limits->workspace_bytes, limits->workspace_inodes, 0700);
     put_tmpfs(json, plan, "/tmp", limits->tmp_bytes, limits->tmp_inodes, 01777);
+    put_tmpfs(json, plan, "/dev/shm", limits->shm_bytes, PLAN_SHM_INODES, 01777);
     put_tmpfs(json, plan, AGENT_RUN_DIR, PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES, 0700);
     return json;
 }
