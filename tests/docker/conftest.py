@@ -21,22 +21,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(300 * belljar.PATIENCE))
 
 
-def started(kind):
-    try:
-        return kind()
-    except dockerd.Unavailable as error:
-        pytest.skip(f"no {kind.name} here: {error}")
-
-
 @pytest.fixture(scope="session")
 def docker():
-    with started(dockerd.Dockerd) as engine:
+    with dockerd.started(dockerd.Dockerd) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
 def podman():
-    with started(dockerd.Podman) as engine:
+    with dockerd.started(dockerd.Podman) as engine:
         yield engine
 
 
@@ -48,7 +41,7 @@ def engine(request):
 @pytest.fixture
 def own_docker():
     """A dockerd of the test's own, to be stopped and killed."""
-    with started(dockerd.Dockerd) as engine:
+    with dockerd.started(dockerd.Dockerd) as engine:
         yield engine
 
 

@@ -62,6 +62,7 @@ class Engine:
             if not shutil.which(program):
                 raise Unavailable(f"{program} is not installed (Debian package {package})")
         self.place = pathlib.Path(tempfile.mkdtemp(prefix=f"belljar-{self.name}-"))
+        self.place.chmod(0o711)  # a server that has dropped its privileges reaches the socket
         self.socket = self.place / "socket"
         self.host = f"unix://{self.socket}"
         self.log = self.place / "log"
@@ -94,6 +95,7 @@ class Engine:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise Unavailable(f"{self.name} does not start:\n{self.log_text()[-1500:]}")
             time.sleep(0.05)
+        self.socket.chmod(0o660)  # as Docker's is; Podman's is for its owner alone
 
     def environment(self):
         return {"PATH": os.environ["PATH"], "HOME": str(self.place)}
@@ -282,3 +284,13 @@ def ulimits():
     most = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
     processes = most if processes == resource.RLIM_INFINITY else min(processes, most)
     return json.dumps([f"nofile={files}:{files}", f"nproc={processes}:{processes}"])
+
+
+def started(kind):
+    """An engine of this kind; skips the test, with the reason, when there can be none."""
+    import pytest  # bench/run uses this module without it
+
+    try:
+        return kind()
+    except Unavailable as error:
+        pytest.skip(f"no {kind.name} here: {error}")

@@ -12,8 +12,16 @@ import rootfs
 
 Unavailable = rootfs.Unavailable
 BASE = "belljar-test/base:latest"
+BARE = "belljar-test/bare:latest"
 DEFAULT = "belljar-test/default:latest"
 BUILD_TIMEOUT = 600
+
+
+def bare(engine):
+    """The name of an image in which `sleep` and `true` can be run."""
+    if not engine.api.image(BARE):
+        engine.api.import_image(rootfs.make(runtime=None, bare=True), BARE)
+    return BARE
 
 
 def base(engine):

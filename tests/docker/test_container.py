@@ -41,9 +41,9 @@ def inside(docker, make_rootfs):
     command = ["docker", "--host", docker.host, "run", "--rm", "--interactive", "--network", "none"]
     command += ["--volume", f"{belljar.need(belljar.BIN)}:/usr/bin/belljar:ro"]
 
-    def run(flags, *words, code=""):
+    def run(flags, *words, code="", before=()):
         return subprocess.run(
-            [*command, *flags, BASE, "belljar", *words],
+            [*command, *flags, BASE, *before, "belljar", *words],
             input=code,
             capture_output=True,
             text=True,
@@ -83,6 +83,14 @@ def test_native_limits_hold_in_a_container(inside):
     words = ["run", "--memory-limit", "64m", "--language", "python", "-"]
     done = inside(documented("belljar-native"), *words, code="x = bytearray(1 << 30)")
     assert done.returncode == 125 and "memory_limit" in done.stderr, done.stderr
+
+
+def test_a_native_server_in_a_container_has_nothing_to_complain_of(inside):
+    seconds = str(int(5 * belljar.PATIENCE))
+    before = ["timeout", "--preserve-status", seconds]
+    done = inside(documented("belljar-native"), "serve", "--http", "127.0.0.1:0", before=before)
+    assert done.returncode == 0 and "listening on" in done.stderr, done.stderr
+    assert " warning " not in done.stderr and " error " not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("word", ["seccomp=unconfined", "systempaths=unconfined"])

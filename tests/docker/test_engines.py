@@ -4,6 +4,7 @@ import os
 import pathlib
 
 import dockerd
+import images
 import pytest
 from api import Api, ApiError
 
@@ -75,9 +76,9 @@ def test_what_is_missing_is_an_error_with_words(engine):
 # --- being stopped, restarted, killed ---------------------------------------------------------------
 
 
-def sleeper(engine, base):
+def sleeper(engine):
     host = {"NetworkMode": "none"}
-    config = {"Image": base, "Cmd": ["sleep", "1000"], "HostConfig": host}
+    config = {"Image": images.bare(engine), "Cmd": ["sleep", "1000"], "HostConfig": host}
     made = engine.api.ask("POST", "/containers/create", None, config)["Id"]
     engine.api.request("POST", f"/containers/{made}/start")
     return made
@@ -93,12 +94,9 @@ def left_of(engine):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_nothing_is_left_after_the_end(kind, end, make_rootfs):
-    import conftest
-    import images
-
-    make_rootfs(runtime=None)
-    with conftest.started(kind) as engine:
-        sleeper(engine, images.base(engine))
+    make_rootfs(runtime=None, bare=True)
+    with dockerd.started(kind) as engine:
+        sleeper(engine)
         pids = engine.left_processes()
         if end == "kill":
             engine.kill()
@@ -108,19 +106,17 @@ def test_nothing_is_left_after_the_end(kind, end, make_rootfs):
 
 
 def test_data_survive_a_restart_and_a_kill(own_docker, make_rootfs):
-    import images
-
-    make_rootfs(runtime=None)
-    base = images.base(own_docker)
+    make_rootfs(runtime=None, bare=True)
+    bare = images.bare(own_docker)
     first = own_docker.process.pid
     own_docker.restart()
-    assert own_docker.process.pid != first and own_docker.api.image(base)
+    assert own_docker.process.pid != first and own_docker.api.image(bare)
     own_docker.kill()
     with pytest.raises(OSError):
         own_docker.api.version()
     own_docker.start()
-    assert own_docker.api.image(base)
-    assert own_docker.api.run(base, ["true"])[0] == 0
+    assert own_docker.api.image(bare)
+    assert own_docker.api.run(bare, ["true"])[0] == 0
 
 
 def test_a_paused_engine_does_not_answer(own_docker):

@@ -63,6 +63,11 @@ def test_code_runs_as_a_user_who_is_not_root(built):
     assert engine.api.run(TAG, ["touch", "/usr/bin/here"])[0] == 1
 
 
+def test_the_workspace_has_the_names_that_profiles_promise(built):
+    said = "/workspace\n/workspace\n"
+    assert built[0].api.run(TAG, ["readlink", "/app", "/home/user/session"]) == (0, said)
+
+
 def test_python_has_the_scientific_set(built):
     status, said = built[0].api.run(TAG, ["python3", "-c", f"import {LIBRARIES}; print('all')"])
     assert (status, said) == (0, "all\n")
