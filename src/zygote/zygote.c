@@ -32,7 +32,7 @@ EXPORT size_t zygote_environment_size(void);
 
 /* What a child of zygote_serve() has still to do; zygote.py has the same. */
 enum { OTHER_ENVIRONMENT = 1, NOT_HIDDEN = 2 };
-enum { HIDDEN = 1000 }; /* kernel.py: copies of 0, 1 and 2, then the channel */
+enum { HIDDEN = 1000 };  /* kernel.py: copies of 0, 1 and 2, then the channel */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
