@@ -104,6 +104,7 @@ encode_message = make_encoder()
 
 PROTOCOL = 1
 MAX_REQUEST = 64 << 20
+LAST = 1 << 31  # in the length of a message: the last of a cell
 MAX_REPLY = 16 << 20
 KERNEL_FILE = __file__
 WORKSPACE = "/workspace"
@@ -258,14 +259,14 @@ class Channel:
     def request_waits(self):
         return self.partial or bool(select.select([self.fd], [], [], 0)[0])
 
-    def send(self, message):
+    def send(self, message, last=0):
         """False when it is too long to send. A child that the guest forked sends nothing."""
         # Half a surrogate pair is no text elsewhere: it becomes a question mark.
         body = encode_message(message).encode("utf-8", "replace")
         if len(body) > MAX_REPLY:
             return False
         with self.lock:
-            self.outgoing.append(len(body).to_bytes(4, "little") + body)
+            self.outgoing.append((len(body) | last).to_bytes(4, "little") + body)
             self.flush()
         return True
 
@@ -1872,12 +1873,13 @@ class Kernel:
             if request is None:
                 return
             reply = handle(request)
-            if reply is not None and not send(reply):
+            last = LAST if reply is not None and reply["op"] == "done" else 0
+            if reply is not None and not send(reply, last):
                 # Only a result can be that long: less of it.
                 reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
                 text = (reply.get("result") or {}).get("text/plain", "")
                 reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
-                send(reply)
+                send(reply, last)
 
 
 # ---- variables as JSON --------------------------------------------------------------------------
