@@ -38,6 +38,11 @@ enum {
     FRAME_FILE_MS = 5000,              /* after which one is given up */
 };
 
+/* Over a kernel's channel: u32 length of a message, little endian, and its bytes. With this bit in the length
+ * it is the kernel's last word in a cell. */
+enum { FRAME_MESSAGE_HEAD = 4 };
+#define FRAME_MESSAGE_LAST UINT32_C(0x80000000)
+
 enum frame_type {
     /* server to agent */
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */

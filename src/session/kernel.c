@@ -102,11 +102,14 @@ static int send_message(struct session_ref *session, const json_t *message, stru
     return link_kernel_send(session->agent, text.data, text.len, err);
 }
 
-/* What is the session's own about its kernel. Before the first cell, and once; of a kernel made ahead
- * once more if its session has wishes. */
+/* What is the session's own about its kernel, if anything. Before the first cell, and once; of a kernel made
+ * ahead once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
     session->configured = true;
+    if (json_object_size(json_object_get(session->kernel_config, "env")) == 0 &&
+        json_array_size(json_object_get(session->kernel_config, "policies")) == 0)
+        return 0; /* as a kernel is from the beginning */
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
