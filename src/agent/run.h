@@ -42,7 +42,7 @@ struct run {
 
 void run_init(struct run *run, const struct config *config, struct wire *wire);
 
-/* Has a process ready for the first run; without one that starts later, and no otherwise. */
+/* Has a process ready for the first run; without one that is forked when it comes. */
 void run_prepare(struct run *run);
 /* Somebody else's code is about to come, which shall never live beside that process. */
 void run_unprepare(struct run *run);
