@@ -100,7 +100,8 @@ def wait_gone(pids):
 
 
 def sandboxes(server):
-    """{pid of an agent: [pids of what runs beside it]}, of one server."""
+    """{pid of an agent: [pids of what runs beside it]}, of one server. Who has the agent's program only
+    waits to become a first run."""
     if os.geteuid() != 0:
         pytest.skip("only root can look into the namespaces of sandboxes")
     agents, others = {}, []
@@ -119,9 +120,17 @@ def sandboxes(server):
             others.append((space, pid))
     found = {pid: [] for pid in agents.values()}
     for space, pid in others:
-        if space in agents:
+        if space in agents and program(pid) not in (None, program(agents[space])):
             found[agents[space]].append(pid)
     return found
+
+
+def program(pid):
+    try:
+        found = os.stat(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def kernels(server):

@@ -284,7 +284,7 @@ static bool runs_in(const char *modes)
     return !modes;
 }
 
-int box_main(const struct box_test *tests, size_t count)
+static int run_group(const struct box_test *tests, size_t count, bool each)
 {
     if (box_mode("guest") && geteuid() != 0) {
         printf("1..0 # SKIP another user takes root\n");
@@ -298,8 +298,22 @@ int box_main(const struct box_test *tests, size_t count)
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (runs_in(tests[i].modes))
-            chosen[n++] = (struct CMUnitTest){ .name = tests[i].name, .test_func = tests[i].run };
-    return _cmocka_run_group_tests("agent", chosen, n, box_open, box_close);
+            chosen[n++] = (struct CMUnitTest){ .name = tests[i].name,
+                                               .test_func = tests[i].run,
+                                               .setup_func = each ? box_open : NULL,
+                                               .teardown_func = each ? box_close : NULL };
+    return _cmocka_run_group_tests("agent", chosen, n, each ? NULL : box_open,
+                                   each ? NULL : box_close);
+}
+
+int box_main(const struct box_test *tests, size_t count)
+{
+    return run_group(tests, count, /* each= */ false);
+}
+
+int box_main_each(const struct box_test *tests, size_t count)
+{
+    return run_group(tests, count, /* each= */ true);
 }
 
 /*** waiting ***/

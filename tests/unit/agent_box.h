@@ -43,6 +43,8 @@ struct box_test {
         .name = #function, .run = (function), __VA_ARGS__                                          \
     }
 int box_main(const struct box_test *tests, size_t count);
+/* With a new agent for each. */
+int box_main_each(const struct box_test *tests, size_t count);
 
 bool box_mode(const char *mode);
 /* Runs the loop until *flag, or fails the test after a while. */
