@@ -438,6 +438,11 @@ int session_peek(struct sessions *sessions, const char *owner, const char *sessi
     return link_of(session_look(sessions, owner, session_id), ret, err);
 }
 
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id)
+{
+    return session_look(sessions, owner, session_id) != NULL;
+}
+
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id)
 {
     const struct session_ref *session = session_look(sessions, owner, session_id);

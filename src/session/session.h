@@ -247,6 +247,8 @@ int session_link(struct sessions *sessions, const char *owner, const char *sessi
 int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
                  struct link **ret, struct err *err);
 
+/* Is there such a session, be it ready or not? No use of it. */
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id);
 /* Does something run or wait in it? */
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id);
 
