@@ -347,6 +347,7 @@ void session_release(struct session_ref *session)
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
     keeper_free(session->keeper);
+    changes_done(&session->told);
     timer_free(session->again);
     json_decref(session->cell_done);
     plan_done(session);

@@ -347,6 +347,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
         .code = args->code,
         .code_len = strlen(args->code),
         .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+        .want_files = true,
         .keep_over = readable_max(box->max_answer),
     };
     struct err err = { 0 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { PATH_SHOWN_MAX = 512, MIME_MAX = 100 };
+static const char MIME_UNKNOWN[] = "application/octet-stream";
 
 /*** Text ***/
 
@@ -108,11 +109,23 @@ void report_add_file(struct report_files *files, const char *session_id, const c
     };
 }
 
+/* Of a program, as the session saw them. */
+static void add_seen_files(struct report_files *files, const struct run_result *run)
+{
+    for (size_t i = 0; i < run->n_files && files->count < REPORT_FILES_MAX; i++) {
+        const char *path = run->files[i].path, *mime = mime_of_name(path);
+        if (session_file_is_shown(path) && strlen(path) <= PATH_SHOWN_MAX)
+            report_add_file(files, run->session_id, path, mime ? mime : MIME_UNKNOWN,
+                            run->files[i].size);
+    }
+}
+
 struct report_files report_files(const struct run_result *run)
 {
     struct report_files files = { 0 };
     size_t i;
     json_t *file;
+    add_seen_files(&files, run);
     json_array_foreach(json_object_get(run->done, "files"), i, file)
     {
         const char *path = json_str(file, "path");
@@ -121,7 +134,7 @@ struct report_files report_files(const struct run_result *run)
         if (i >= REPORT_FILES_MAX || !path || strlen(path) > PATH_SHOWN_MAX)
             continue;
         if (!mime || strlen(mime) > MIME_MAX)
-            mime = "application/octet-stream";
+            mime = MIME_UNKNOWN;
         report_add_file(&files, run->session_id, path, mime,
                         json_integer_value(json_object_get(file, "size")));
     }

@@ -82,12 +82,12 @@ static bool in_private_directory(const char *path)
     return false;
 }
 
-static bool is_shown(const struct link_entry *entry)
+bool session_file_is_shown(const char *path)
 {
     enum { ESCAPED = 3, ROOM_FOR_ID = 128 };
-    size_t len = strlen(entry->name);
-    return entry->type == LINK_FILE && !in_private_directory(entry->name) &&
-           ESCAPED * len + ROOM_FOR_ID < URI_MAX && utf8_valid(entry->name, len);
+    size_t len = strlen(path);
+    return !in_private_directory(path) && ESCAPED * len + ROOM_FOR_ID < URI_MAX &&
+           utf8_valid(path, len);
 }
 
 static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
@@ -96,7 +96,7 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     size_t shown = 0;
     auto_free struct session_file *files = xcalloc(count, sizeof(*files));
     for (size_t i = 0; i < count; i++) {
-        if (!is_shown(&entries[i]))
+        if (entries[i].type != LINK_FILE || !session_file_is_shown(entries[i].name))
             continue;
         if (shown == listing->max) {
             more = true;

@@ -25,6 +25,9 @@ typedef void session_files_fn(int code, const struct session_file *files, size_t
 int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
                   struct err *err);
 
+/* Whether a file of that path is among them. */
+bool session_file_is_shown(const char *path);
+
 /* Percent-encodes what a URI cannot hold; slashes stay. Owned by the caller. */
 char *session_file_uri(const char *session_id, const char *path);
 /* Takes one apart again; false when it is none. The caller owns both. */
