@@ -30,14 +30,10 @@ static bool was_told(const struct changes *before, const struct run_file *file)
     return false;
 }
 
-static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
+static void take(struct changes *changes, const struct link_entry *entries, size_t count)
 {
-    struct changes *changes = data;
-    (void)more;
-    if (code == ECANCELED)
-        return; /* the session has ended, and the run with it: do not touch it */
-    changes->files = xcalloc(code ? 0 : count, sizeof(*changes->files));
-    for (size_t i = 0; !code && i < count; i++) {
+    changes->files = xcalloc(count, sizeof(*changes->files));
+    for (size_t i = 0; i < count; i++) {
         const struct run_file file = { .path = entries[i].name,
                                        .size = (int64_t)entries[i].size,
                                        .changed_ns = entries[i].ctime_ns };
@@ -47,6 +43,16 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
         changes->files[changes->count] = file;
         changes->files[changes->count++].path = xstrdup(file.path);
     }
+}
+
+static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
+{
+    struct changes *changes = data;
+    (void)more;
+    if (code == ECANCELED)
+        return; /* the session has ended, and the run with it: do not touch it */
+    if (!code)
+        take(changes, entries, count);
     changes->on_seen(changes->run);
 }
 

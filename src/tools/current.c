@@ -55,23 +55,18 @@ bool current_remove(struct current *current, const char *owner, const char *sess
     return false;
 }
 
-static struct entry *newest(struct current *current, const char *owner)
-{
-    struct entry *found = NULL;
-    list_each (struct entry, entry, &current->entries, link) {
-        if (str_eq(entry->owner, owner))
-            found = entry;
-    }
-    return found;
-}
-
 const char *current_find(struct current *current, struct sessions *sessions, const char *owner)
 {
-    struct entry *entry;
-    while ((entry = newest(current, owner)) &&
-           !session_is_there(sessions, owner, entry->session_id))
-        drop(current, entry);
-    return entry ? entry->session_id : NULL;
+    const char *found = NULL;
+    list_each (struct entry, entry, &current->entries, link) {
+        if (!str_eq(entry->owner, owner))
+            continue;
+        if (session_is_there(sessions, owner, entry->session_id))
+            found = entry->session_id;
+        else
+            drop(current, entry);
+    }
+    return found;
 }
 
 void current_free(struct current *current)

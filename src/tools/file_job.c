@@ -110,7 +110,7 @@ void file_job_start(struct mcp_call *call, const struct toolbox *box, const stru
     if (wish->content_len > box->max_write)
         task->fail(job, EFBIG, strerror(EFBIG));
     else if (wish->session_id)
-        on_session(wish->session_id, NULL, job);
+        on_session(wish->session_id, &err, job);
     else if (session_ensure(box->sessions, mcp_call_owner(call), wish->plan, on_session, job,
                             &err) < 0)
         task->fail(job, 0, err.msg);
