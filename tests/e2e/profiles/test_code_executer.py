@@ -101,7 +101,7 @@ def test_nothing_is_started(server):
 def test_a_sandbox_that_fails(start):
     server = start(NAME)
     begin(server)
-    assert len(sandboxes(server)) == 1
+    wait_until(lambda: len(sandboxes(server)) == 1)
     running = server.submit(
         "tools/call", belljar.call_tool("execute_code", {"code": "import time\ntime.sleep(60)"})
     )

@@ -207,7 +207,7 @@ def test_cleaning_up(server):
 def test_the_sandbox_is_removed(start):
     server = start(NAME)
     persistent(server, "x = 1", session_id="gone")
-    assert len(sandboxes(server)) == 1
+    wait_until(lambda: len(sandboxes(server)) == 1)
     server.text("cleanup-session", session_id="gone")
     wait_until(lambda: not sandboxes(server))
 
