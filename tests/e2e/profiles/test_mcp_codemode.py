@@ -242,9 +242,13 @@ def test_no_path_leads_outside(server, path):
 def test_no_symlink_leads_outside(server):
     run(server, "ln -sfn /etc out; ln -sfn /etc/passwd p", "bash")
     assert server.refused("sandbox_read_file", path="out/passwd") == OUTSIDE.format("out/passwd")
-    server.refused("sandbox_read_file", path="p")
-    said = server.tool("sandbox_list_files", path="out/ssl")
-    assert said["isError"]
+    assert server.refused("sandbox_read_file", path="p") == OUTSIDE.format("p")
+    assert server.refused("sandbox_list_files", path="out/ssl") == OUTSIDE.format("out/ssl")
+    assert " /workspace/out -> /etc\n" in server.text("sandbox_list_files", path="out")
+    said = server.refused("sandbox_write_file", path="out/x", content="")
+    assert said == OUTSIDE.format("out/x")
+    server.text("sandbox_write_file", path="p", content="of our own")  # instead of the link
+    assert "of our own" in run(server, "cat p; test ! -L p", "bash")
 
 
 # --- S4.8 to S4.11 --------------------------------------------------------------------------------
