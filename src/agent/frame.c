@@ -293,6 +293,7 @@ void frame_entry_put(char *out, const struct frame_entry *entry)
     put_u32(&out, entry->mode);
     put_u64(&out, entry->size);
     put_u64(&out, (uint64_t)entry->mtime_ns);
+    put_u64(&out, (uint64_t)entry->ctime_ns);
     put_u16(&out, entry->name_len);
     put_bytes(&out, entry->name, entry->name_len);
 }
@@ -307,6 +308,7 @@ int frame_entry_get(const char *data, size_t len, struct frame_entry *ret)
     entry.mode = get_u32(&at);
     entry.size = get_u64(&at);
     entry.mtime_ns = (int64_t)get_u64(&at);
+    entry.ctime_ns = (int64_t)get_u64(&at);
     entry.name_len = get_u16(&at);
     entry.name = at;
     if (type > ENTRY_OTHER || entry.mode > 07777 || entry.name_len < 1 ||

@@ -171,13 +171,13 @@ struct frame_file {
 void frame_file_put(char *out, const struct frame_file *file);
 int frame_file_get(const struct frame *frame, struct frame_file *ret);
 
-enum { FRAME_ENTRY_SIZE = 23 };
+enum { FRAME_ENTRY_SIZE = 31 };
 enum frame_entry_type { ENTRY_FILE, ENTRY_DIRECTORY, ENTRY_SYMLINK, ENTRY_OTHER };
 struct frame_entry {
     enum frame_entry_type type;
     uint32_t mode;
     uint64_t size;
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns;
     const char *name; /* follows; not terminated, without NUL inside, not empty */
     size_t name_len;  /* at most FRAME_PATH_MAX */
 };

@@ -157,7 +157,7 @@ struct link_entry {
     const char *name; /* raw bytes, relative to the listed directory */
     enum link_file_type type;
     uint64_t size;
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns; /* the second: of any change; nobody can set it */
     uint32_t mode;
 };
 typedef void link_list_fn(int code, const struct link_entry *entries, size_t count, bool more,

@@ -270,6 +270,7 @@ static bool unpack(struct link_file *file, struct link_entry *entries)
             .type = (enum link_file_type)entry.type,
             .size = entry.size,
             .mtime_ns = entry.mtime_ns,
+            .ctime_ns = entry.ctime_ns,
             .mode = entry.mode,
         };
         last = (struct frame_entry){ .name = to, .name_len = entry.name_len };

@@ -200,6 +200,9 @@ int config_load_host(const char *file, const struct config_sources *sources, str
  * (or need not by the operator's word), else loopback. */
 const char *config_default_host(const struct config *config);
 
+/* Where the value of an option came from, for people: "default", "flag --http". Owned by the caller. */
+char *config_origin_of(const struct config *config, const char *option);
+
 /* `text` is what a file that token_file names holds; used by config_load_host(). */
 int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err);
 

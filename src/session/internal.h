@@ -48,6 +48,16 @@ struct session_packages {
     struct install *of_cell; /* what the cell that runs waits for */
 };
 
+/* Which files a run changed: a part of it, and then of its session. See changes.c. */
+struct changes {
+    int64_t since_ns;
+    struct run_file *files;
+    size_t count;
+    const struct changes *before; /* those of the last run that was looked at */
+    void (*on_seen)(struct run *run);
+    struct run *run;
+};
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -84,6 +94,7 @@ struct session_ref {
 
     struct session_packages packages;
     struct keeper *keeper; /* NULL: nothing was kept yet */
+    struct changes told;   /* of the last run that was looked at */
 };
 
 /*** session.c ***/
@@ -267,6 +278,15 @@ void keep_write(struct keep *keep);
 void keep_result(const struct keep *keep, struct run_result *ret);
 void keep_free(struct keep *keep);
 void keeper_free(struct keeper *keeper);
+
+/*** changes.c ***/
+
+/* What `since_ns` of a run that begins now is to be. */
+int64_t changes_clock_ns(void);
+/* on_seen follows, unless the session ends first. Negative: it does not. */
+int changes_look(struct changes *changes, struct link *agent, const struct changes *before,
+                 void (*on_seen)(struct run *run), struct run *run);
+void changes_done(struct changes *changes);
 
 /*** language.c ***/
 

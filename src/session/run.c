@@ -27,7 +27,7 @@ enum run_state {
     RUN_RUNNING,
     RUN_INTERRUPTED,
     RUN_KILLED,
-    RUN_JUDGING, /* and keeping, if its output is long */
+    RUN_JUDGING, /* and keeping, if its output is long, and looking for files */
 };
 
 struct run {
@@ -56,6 +56,8 @@ struct run {
     struct gather gather;
     size_t keep_over;
     struct keep *keep;
+    bool want_files;
+    struct changes changes;
     bool timed_out, cancelled;
     struct link_exit exit;
     bool has_exit;
@@ -97,6 +99,7 @@ static void run_free(struct run *run)
     gather_done(&run->gather);
     output_done(&run->output);
     keep_free(run->keep);
+    changes_done(&run->changes);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
     json_decref(run->variables);
@@ -112,6 +115,7 @@ static void run_free(struct run *run)
 static void run_tell(struct run *run, enum outcome outcome, const char *error, bool session_over)
 {
     struct session_ref *session = run->session;
+    session_hold(session);
     list_remove(&run->link);
     if (session->cell == run)
         session->cell = NULL;
@@ -143,6 +147,8 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .n_output = run->output.count,
         .truncated = run->output.truncated,
         .session_over = session_over,
+        .files = run->changes.files,
+        .n_files = run->changes.count,
         .done = run->done,
         .displays = run->displays,
         .kernel_lost = run->kernel_lost,
@@ -155,7 +161,13 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
     free(chunks);
+    if (run->changes.files) {
+        changes_done(&session->told);
+        session->told = run->changes;
+        run->changes = (struct changes){ 0 };
+    }
     run_free(run);
+    session_release(session);
 }
 
 static enum outcome judge(const struct run *run)
@@ -264,16 +276,23 @@ static void run_told(struct run *run)
     run_finish(run, run->outcome, error);
 }
 
+static void run_look(struct run *run)
+{
+    if (!run->want_files ||
+        changes_look(&run->changes, run->session->agent, &run->session->told, run_told, run) < 0)
+        run_told(run);
+}
+
 /* Long output first becomes a file, so that the answer can name it. */
 static void run_over(struct run *run)
 {
     run->outcome = judge(run);
     gather_finish(&run->gather);
     if (!run->keep_over || (!run->gather.cut && output_json_len(&run->output) <= run->keep_over)) {
-        run_told(run);
+        run_look(run);
         return;
     }
-    run->keep = keep_start(run->session, &run->gather, run_told, run);
+    run->keep = keep_start(run->session, &run->gather, run_look, run);
     keep_write(run->keep); /* the run may be gone */
 }
 
@@ -531,6 +550,7 @@ static int run_start(struct run *run, struct err *err)
     };
     run->state = RUN_RUNNING;
     run->started_ns = uv_hrtime();
+    run->changes.since_ns = changes_clock_ns();
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
@@ -628,6 +648,7 @@ static struct run *run_new(const struct run_spec *spec, struct sessions *session
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
+    run->want_files = spec->want_files && !spec->transient && !run->python;
     run->keep_over = options->overflow_bytes && !spec->transient ? spec->keep_over : 0;
     run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
     run->want_state = run->python && spec->want_state;

@@ -347,6 +347,7 @@ void session_release(struct session_ref *session)
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
     keeper_free(session->keeper);
+    changes_done(&session->told);
     timer_free(session->again);
     json_decref(session->cell_done);
     plan_done(session);
@@ -436,6 +437,11 @@ int session_peek(struct sessions *sessions, const char *owner, const char *sessi
                  struct link **ret, struct err *err)
 {
     return link_of(session_look(sessions, owner, session_id), ret, err);
+}
+
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id)
+{
+    return session_look(sessions, owner, session_id) != NULL;
 }
 
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id)

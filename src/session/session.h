@@ -134,6 +134,15 @@ struct run_result {
         bool whole; /* false: longer than overflow_bytes, and its middle is missing here, too */
     } * kept;
     size_t n_kept;
+    /* Files below /workspace that it made or changed, by path, if they were wanted; Python's are in
+     * `done`. At most 4000 files and directories are looked at. What was changed by others in the
+     * last milliseconds before the run, a tick of the file system's clock, may be among them. */
+    const struct run_file {
+        const char *path;
+        int64_t size;
+        int64_t changed_ns;
+    } * files;
+    size_t n_files;
     const char *keep_error; /* why there is no such file; NULL: there is, or none was needed */
     /* Python only; borrowed, NULL otherwise. */
     const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
@@ -162,6 +171,7 @@ struct run_spec {
     size_t input_len;
     uint64_t timeout_ms; /* 0: the default; more than the maximum is lowered to it */
     bool transient;      /* the session ends with the run */
+    bool want_files;     /* tell which files it made or changed */
     size_t keep_over;    /* output that takes more bytes as JSON is also kept as files; 0: never */
     /* Of a new session; NULL: all defaults. With an id that the owner has a session of, that one is
      * used as it is. */
@@ -247,6 +257,8 @@ int session_link(struct sessions *sessions, const char *owner, const char *sessi
 int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
                  struct link **ret, struct err *err);
 
+/* Is there such a session, be it ready or not? No use of it. */
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id);
 /* Does something run or wait in it? */
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id);
 

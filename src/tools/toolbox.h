@@ -27,6 +27,19 @@ struct toolbox {
 
 enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */
 
+/* The arguments of a tool that is about one session that is there. */
+struct session_arg {
+    const char *session_id;
+};
+extern const struct shape session_arg_input;
+
+/* What a tool says that has ended one. */
+struct session_cleared {
+    bool success;
+    const char *message;
+};
+extern const struct shape session_cleared_output;
+
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);

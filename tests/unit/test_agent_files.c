@@ -227,6 +227,7 @@ static void test_lists_are_sorted_and_typed(void **state)
     }
     CHECK_INT("size", flat.entries[2].size, 4);
     CHECK_INT("time", flat.entries[2].mtime_ns, 1000000000000000000);
+    CHECK_INT("its change is later", flat.entries[2].ctime_ns > flat.entries[2].mtime_ns, true);
     CHECK_INT("mode", flat.entries[3].mode, 0700);
     CHECK_INT("more", flat.more, false);
 

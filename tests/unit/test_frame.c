@@ -84,10 +84,11 @@ static void test_payloads_come_back_as_they_went(void **state)
     assert_memory_equal(file2.path, "abc", 3);
     CHECK_INT("file target", file2.target_len, 1);
 
-    struct frame_entry entry = { ENTRY_SYMLINK, 0777, 5, -1, "a\nb\xff", 4 }, entry2;
+    struct frame_entry entry = { ENTRY_SYMLINK, 0777, 5, -1, 7, "a\nb\xff", 4 }, entry2;
     frame_entry_put(wire, &entry);
     CHECK_INT("entry", frame_entry_get(wire, sizeof(wire), &entry2), FRAME_ENTRY_SIZE + 4);
     CHECK_INT("entry time", entry2.mtime_ns, -1);
+    CHECK_INT("entry change", entry2.ctime_ns, 7);
     assert_memory_equal(entry2.name, "a\nb\xff", 4);
 
     struct frame_file_end end = { 2, 3, 4, true }, end2;
