@@ -97,6 +97,7 @@ static int try_sandbox(struct trial *trial, const struct config *config, unsigne
     struct config lean = *config; /* shallow */
     struct sandboxes sandboxes;
     struct run *run;
+    lean.workspace = CONFIG_WORKSPACE_MEMORY;
     lean.pool_enabled = false;
     lean.packages_enabled = false;
     uv_loop_init(&trial->loop);

@@ -56,6 +56,7 @@ struct run {
     struct gather gather;
     size_t keep_over;
     struct keep *keep;
+    char *save_error;
     bool timed_out, cancelled;
     struct link_exit exit;
     bool has_exit;
@@ -97,6 +98,7 @@ static void run_free(struct run *run)
     gather_done(&run->gather);
     output_done(&run->output);
     keep_free(run->keep);
+    free(run->save_error);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
     json_decref(run->variables);
@@ -143,13 +145,17 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .n_output = run->output.count,
         .truncated = run->output.truncated,
         .session_over = session_over,
+        .files_kept = session_over && session->leaves_files,
         .done = run->done,
         .displays = run->displays,
-        .kernel_lost = run->kernel_lost,
+        .kernel_lost = run->kernel_lost || (run->python && session->reopened),
+        .save_error = run->save_error,
         .state = run->want_state ? json_object_get(run->done, "state") : NULL,
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
+    if (run->python && !run->warm_up)
+        session->reopened = false;
     if (session->owner && session->sessions->watch.on_run)
         session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
@@ -264,16 +270,34 @@ static void run_told(struct run *run)
     run_finish(run, run->outcome, error);
 }
 
+static void on_saved(const char *error, void *data)
+{
+    struct run *run = data;
+    if (run->session->state == SESSION_ENDED)
+        return; /* which tells its runs itself */
+    run->save_error = error ? xstrdup(error) : NULL;
+    run_told(run);
+}
+
+/* What it has left is on the disk before anybody is told, if it is to be there. */
+static void run_kept(struct run *run)
+{
+    if (run->warm_up || run->transient)
+        run_told(run);
+    else
+        disk_save(run->session, on_saved, run);
+}
+
 /* Long output first becomes a file, so that the answer can name it. */
 static void run_over(struct run *run)
 {
     run->outcome = judge(run);
     gather_finish(&run->gather);
     if (!run->keep_over || (!run->gather.cut && output_json_len(&run->output) <= run->keep_over)) {
-        run_told(run);
+        run_kept(run);
         return;
     }
-    run->keep = keep_start(run->session, &run->gather, run_told, run);
+    run->keep = keep_start(run->session, &run->gather, run_kept, run);
     keep_write(run->keep); /* the run may be gone */
 }
 
@@ -554,6 +578,8 @@ void session_pump(struct session_ref *session)
     if (session->state != SESSION_READY || session->counting || list_empty(&session->runs))
         return;
     struct run *run = list_first(struct run, &session->runs, link);
+    if ((session->loading || session->transfer) && !run->warm_up)
+        return; /* nothing changes files that are on their way */
     if (run->state == RUN_WAITING && run_start(run, &err) < 0)
         session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
 }
@@ -669,15 +695,19 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
     const char *id = !fresh ? spec->session_id : spec->plan ? spec->plan->id : NULL;
-    struct session_ref *session = id ? session_find(sessions, spec->owner, id) : NULL;
+    enum session_use use = (!spec->argv && language_is_python(spec->language) ? USE_PYTHON : 0) |
+                           (spec->transient ? USE_TRANSIENT : 0);
+    struct session_ref *session =
+        !fresh ? session_find_or_reopen(sessions, spec->owner, id, spec->plan, use, err)
+        : id   ? session_find(sessions, spec->owner, id)
+               : NULL;
     if (!fresh && !session)
-        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+        return -err->code;
     if (session && session->n_runs > sessions->options.max_queue)
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
     if (!session)
-        session = session_make(sessions, spec->owner, spec->plan,
-                               !spec->argv && language_is_python(spec->language), err);
+        session = session_make(sessions, spec->owner, spec->plan, use, err);
     if (!session)
         return -err->code;
 

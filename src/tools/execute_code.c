@@ -292,11 +292,17 @@ static void add_notes(struct buf *text, const struct run_result *run)
         if (i < 20 && json_is_string(note))
             (void)buf_printf(text, "[note] %.500s\n", json_string_value(note));
     }
+    if (run->save_error)
+        (void)buf_printf(text, TOOLBOX_NOT_SAVED, run->save_error);
     if (run->kernel_lost && !run->session_over)
         (void)buf_add_str(text,
                           "[note] Python was restarted: variables and imports are gone, files "
                           "in /workspace are kept\n");
-    if (run->session_over)
+    if (run->files_kept)
+        (void)buf_add_str(text,
+                          "[note] this session is over; who uses its id again finds the files "
+                          "that the run before left\n");
+    else if (run->session_over)
         (void)buf_add_str(text, "[note] this session is over and its files are gone\n");
     else
         (void)buf_printf(text, "[session_id] %s\n", run->session_id);

@@ -27,8 +27,9 @@ struct file_call {
     char *path;
     char *session_id; /* NULL until a session made for this call is open */
     bool base64;
-    uint64_t offset; /* of what is read */
-    char *content;   /* to be written */
+    uint64_t offset, most; /* of what is read */
+    bool recursive;        /* of a list */
+    char *content;         /* to be written */
     size_t content_len;
 };
 
@@ -187,20 +188,28 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
     mcp_call_finish(file_call_free(file));
 }
 
+static void begin_read(struct link *agent, const struct err *err, void *data)
+{
+    struct file_call *file = data;
+    struct err why = *err;
+    if (!agent ||
+        link_file_read(agent, file->path, file->offset, file->most, on_read, file, &why) < 0)
+        file_call_fail(file, "sandbox_read_file", why.msg);
+}
+
 static void read_file(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct read_args *args = arguments;
     const struct toolbox *box = data;
     struct file_call *file = file_call_new(call, box, args->path, args->session_id);
-    struct link *agent;
     struct err err = { 0 };
-    uint64_t most = box->max_read;
-    if (args->has_length && (uint64_t)args->length < most)
-        most = (uint64_t)args->length;
+    file->most = box->max_read;
+    if (args->has_length && (uint64_t)args->length < file->most)
+        file->most = (uint64_t)args->length;
     file->offset = (uint64_t)args->offset;
     file->base64 = str_eq(args->encoding, "base64");
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        link_file_read(agent, args->path, file->offset, most, on_read, file, &err) < 0)
+    if (session_reach(box->sessions, mcp_call_owner(call), args->session_id, begin_read, file,
+                      &err) < 0)
         file_call_fail(file, "sandbox_read_file", err.msg);
 }
 
@@ -253,38 +262,54 @@ static const struct field write_result_fields[] = {
 };
 static const struct shape write_output = SHAPE(struct write_result, write_result_fields);
 
-static void on_written(int code, void *data)
+static void on_saved(const char *error, void *data)
 {
     struct file_call *file = data;
-    watch_end_change(file->box->watch, mcp_call_owner(file->call), file->session_id);
-    if (code) {
-        file_call_refuse(file, "sandbox_write_file", code);
-        return;
-    }
     const struct write_result result = { .session_id = file->session_id,
                                          .path = file->path,
                                          .size = (int64_t)file->content_len };
     mcp_call_add(file->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n",
                                        file->content_len, file->path, file->session_id));
+    if (error)
+        mcp_call_add(file->call, mcp_textf(TOOLBOX_NOT_SAVED, error));
     mcp_call_structured(file->call, &result);
     mcp_call_finish(file_call_free(file));
 }
 
-static void write_to_session(struct file_call *file)
+static void on_written(int code, void *data)
 {
-    struct link *agent;
-    struct err err = { 0 };
+    struct file_call *file = data;
     const char *owner = mcp_call_owner(file->call);
-    if (session_link(file->box->sessions, owner, file->session_id, &agent, &err) < 0) {
-        file_call_fail(file, "sandbox_write_file", err.msg);
+    watch_end_change(file->box->watch, owner, file->session_id);
+    if (code)
+        file_call_refuse(file, "sandbox_write_file", code);
+    else
+        session_save(file->box->sessions, owner, file->session_id, on_saved, file);
+}
+
+static void begin_write(struct link *agent, const struct err *err, void *data)
+{
+    struct file_call *file = data;
+    struct err why = *err;
+    const char *owner = mcp_call_owner(file->call);
+    if (!agent) {
+        file_call_fail(file, "sandbox_write_file", why.msg);
         return;
     }
     watch_begin_change(file->box->watch, owner, file->session_id);
     if (link_file_write(agent, file->path, file->content, file->content_len, on_written, file,
-                        &err) < 0) {
+                        &why) < 0) {
         watch_end_change(file->box->watch, owner, file->session_id);
-        file_call_fail(file, "sandbox_write_file", err.msg);
+        file_call_fail(file, "sandbox_write_file", why.msg);
     }
+}
+
+static void write_to_session(struct file_call *file)
+{
+    struct err err = { 0 };
+    if (session_reach(file->box->sessions, mcp_call_owner(file->call), file->session_id,
+                      begin_write, file, &err) < 0)
+        file_call_fail(file, "sandbox_write_file", err.msg);
 }
 
 static void on_session_open(const char *session_id, const struct err *err, void *data)
@@ -445,15 +470,24 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     mcp_call_finish(file_call_free(file));
 }
 
+static void begin_list(struct link *agent, const struct err *err, void *data)
+{
+    struct file_call *file = data;
+    struct err why = *err;
+    if (!agent || link_file_list(agent, file->path, file->recursive, file->box->max_list, on_list,
+                                 file, &why) < 0)
+        file_call_fail(file, "sandbox_list_files", why.msg);
+}
+
 static void list_files(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct list_args *args = arguments;
     const struct toolbox *box = data;
     struct file_call *file = file_call_new(call, box, args->path, args->session_id);
-    struct link *agent;
     struct err err = { 0 };
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        link_file_list(agent, args->path, args->recursive, box->max_list, on_list, file, &err) < 0)
+    file->recursive = args->recursive;
+    if (session_reach(box->sessions, mcp_call_owner(call), args->session_id, begin_list, file,
+                      &err) < 0)
         file_call_fail(file, "sandbox_list_files", err.msg);
 }
 

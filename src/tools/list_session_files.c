@@ -88,14 +88,13 @@ static void list_session_files(struct mcp_call *call, const void *arguments, voi
     const struct list_args *args = arguments;
     const struct toolbox *box = data;
     struct list_call *list = xcalloc(1, sizeof(*list));
-    struct link *agent;
     struct err err = { 0 };
     list->call = call;
     list->box = box;
     list->session_id = xstrdup(args->session_id);
     mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        session_files(agent, box->max_list, on_files, list, &err) < 0)
+    if (session_files(box->sessions, mcp_call_owner(call), args->session_id,
+                      /* uses= */ true, box->max_list, on_files, list, &err) < 0)
         mcp_call_fail(list_call_free(list), "list_session_files: %s", err.msg);
 }
 

@@ -132,13 +132,12 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     on_files(code, files, shown, more, their_data);
 }
 
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err)
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err)
 {
     struct listing *listing = xcalloc(1, sizeof(*listing));
     *listing = (struct listing){ .max = max, .on_files = on_files, .data = data };
-    int r =
-        link_file_list(agent, "/workspace", /* recursive= */ true, SCAN_MAX, on_list, listing, err);
+    int r = session_list(sessions, owner, session_id, uses, SCAN_MAX, on_list, listing, err);
     if (r < 0)
         free(listing);
     return r;

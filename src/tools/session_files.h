@@ -7,8 +7,8 @@
 #ifndef BELLJAR_TOOLS_SESSION_FILES_H
 #define BELLJAR_TOOLS_SESSION_FILES_H
 
-#include "agent/link.h"
 #include "mcp/shape.h"
+#include "session/session.h"
 
 /* kernel://SESSION/PATH */
 #define SESSION_URI_TEMPLATE "kernel://{session_id}/{+path}"
@@ -23,8 +23,9 @@ struct session_file {
 /* Sorted by path; at most `max`, `more` when there are others. code: an errno value, then no files. */
 typedef void session_files_fn(int code, const struct session_file *files, size_t count, bool more,
                               void *data);
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err);
+/* As session_list(): also of a session that is on the disk only. */
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err);
 
 /* Percent-encodes what a URI cannot hold; slashes stay. Owned by the caller. */
 char *session_file_uri(const char *session_id, const char *path);

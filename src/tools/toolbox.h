@@ -45,6 +45,10 @@ bool toolbox_cut_chars(char *text, size_t max);
 void toolbox_add_str(struct str_list *list, char *text); /* takes it */
 void toolbox_free_strs(struct str_list *list);
 
+/* A note, with why as %s. */
+#define TOOLBOX_NOT_SAVED                                                                          \
+    "[note] the server's copy of this session's files, which outlives it, is not up to date: %s\n"
+
 /* "Session X not found or has expired. …" Owned by the caller. */
 char *toolbox_expired(const struct toolbox *box, const char *session_id);
 

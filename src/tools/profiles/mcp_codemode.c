@@ -214,16 +214,23 @@ static const struct field write_fields[] = {
 };
 static const struct shape write_input = SHAPE(struct file_args, write_fields);
 
+static void on_saved(const char *error, void *data)
+{
+    struct file_job *job = data;
+    auto_free char *path = file_job_absolute(job->path);
+    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", strlen(job->content), path));
+    if (error)
+        mcp_call_add(job->call, mcp_textf(TOOLBOX_NOT_SAVED, error));
+    mcp_call_finish(file_job_end(job));
+}
+
 static void on_written(int code, void *data)
 {
     struct file_job *job = data;
-    if (code) {
+    if (code)
         file_refuse(job, code, "Cannot write path:");
-        return;
-    }
-    auto_free char *path = file_job_absolute(job->path);
-    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", strlen(job->content), path));
-    mcp_call_finish(file_job_end(job));
+    else
+        session_save(job->box->sessions, mcp_call_owner(job->call), job->session_id, on_saved, job);
 }
 
 static int begin_write(struct file_job *job, struct link *agent, struct err *err)

@@ -133,7 +133,13 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     else if (run->outcome != OUTCOME_OK)
         add_section(&text, "Error: ", *traceback ? traceback : run->error);
     add_state(&text, run, box->max_answer);
-    if (run->session_over && id)
+    if (run->save_error && id) {
+        auto_free char *note = xasprintf(TOOLBOX_NOT_SAVED, run->save_error);
+        add_section(&text, "", note);
+    }
+    if (run->files_kept && id)
+        add_section(&text, "", "This session is over; its files are as the call before left them.");
+    else if (run->session_over && id)
         add_section(&text, "", "This session is over; its variables and files are gone.");
     else if (run->kernel_lost && id)
         add_section(&text, "", "Python was restarted: variables are gone, files are kept.");

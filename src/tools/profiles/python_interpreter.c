@@ -167,6 +167,8 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     reply->result.is_new = data != NULL && !run->session_over;
     reply->result.traceback = report_traceback(run);
     reply->result.files.count = report_files(run, &reply->files);
+    if (run->save_error)
+        reply_say(reply, xasprintf(TOOLBOX_NOT_SAVED, run->save_error));
     if (run->kernel_lost && !run->session_over)
         reply_say(reply, xstrdup("Python was restarted: variables are gone, files are kept.\n"));
     static const struct saving_events events = { on_saved, on_all_saved };
@@ -274,15 +276,13 @@ static void list_session_files(struct mcp_call *call, const void *arguments, voi
     const struct id_args *args = arguments;
     const struct toolbox *box = data;
     struct list_call *list = xcalloc(1, sizeof(*list));
-    struct link *agent;
     struct err err = { 0 };
     list->call = call;
     list->session_id = xstrdup(args->session_id);
     mcp_call_defer(call, NULL, NULL); /* short and bounded */
-    int r = session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err);
+    int r = session_files(box->sessions, mcp_call_owner(call), args->session_id,
+                          /* uses= */ true, LIST_MAX, on_files, list, &err);
     auto_free char *expired = r == -ENOENT ? toolbox_expired(box, args->session_id) : NULL;
-    if (r == 0)
-        r = session_files(agent, LIST_MAX, on_files, list, &err);
     if (r < 0)
         finish_list(list, NULL, 0, expired ? expired : err.msg);
 }
