@@ -120,7 +120,7 @@ int work_pack(struct work *work)
 {
     for (uint64_t left = work->request->len; left;) {
         char head[FRAME_PICK_SIZE];
-        struct frame_pick pick;
+        struct frame_pick pick = { 0 };
         int r = take(work, &left, head, sizeof(head));
         if (r == 0)
             r = frame_pick_get(head, &pick);
@@ -219,7 +219,7 @@ int work_unpack(struct work *work)
 {
     for (uint64_t left = work->request->len; left;) {
         char head[FRAME_PART_SIZE];
-        struct frame_part part;
+        struct frame_part part = { 0 };
         int r = take(work, &left, head, sizeof(head));
         if (r == 0)
             r = frame_part_get(head, &part);

@@ -522,10 +522,10 @@ static void on_reached(const char *session_id, const struct err *err, void *data
     struct reacher *reacher = data;
     struct link *agent = NULL;
     struct err why = { 0 };
-    if (!session_id)
-        why = *err;
-    else
+    if (session_id)
         (void)session_link(reacher->sessions, reacher->owner, session_id, &agent, &why);
+    else if (err)
+        why = *err;
     reacher->on_link(agent, &why, reacher->data);
     free(reacher->owner);
     free(reacher);
