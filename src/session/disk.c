@@ -133,6 +133,7 @@ struct transfer {
     struct err err; /* code 0: none */
 
     struct store_save save;
+    uint64_t look; /* of the list it is made of */
     struct pick *picks;
     size_t n_picks;
     size_t skipped; /* files that could not be read */
@@ -264,6 +265,8 @@ static void finish_save(struct transfer *transfer, const char *error)
     if (error)
         log_warning("session %.6s…: its files were not saved: %s", session->id, error);
     session_hold(session);
+    session->saved = !error;
+    session->saved_look = transfer->look;
     session->transfer = NULL;
     transfer_free(transfer);
     list_init(&told);
@@ -475,6 +478,23 @@ static void take_list(struct store_save *save, const struct link_entry *entries,
     }
 }
 
+/* FNV-1a of all that tells a change. Who finds two lists of one look keeps his own files from being
+ * saved. */
+static uint64_t look_of(const struct link_entry *entries, size_t count)
+{
+    uint64_t look = 0xcbf29ce484222325;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t facts[] = { entries[i].type, entries[i].size, (uint64_t)entries[i].mtime_ns,
+                                   entries[i].mode & 0100 };
+        const char *const parts[] = { entries[i].name, (const char *)facts };
+        const size_t lens[] = { strlen(entries[i].name) + 1, sizeof(facts) };
+        for (size_t part = 0; part < ARRAY_SIZE(parts); part++)
+            for (size_t at = 0; at < lens[part]; at++)
+                look = (look ^ (unsigned char)parts[part][at]) * 0x100000001b3;
+    }
+    return look;
+}
+
 /* Nothing is made on the disk for a session that has no files. */
 static bool hold(struct transfer *transfer)
 {
@@ -502,6 +522,12 @@ static void on_listed(int code, const struct link_entry *entries, size_t count, 
     if (more) {
         finish_save(transfer, "there are too many files in /workspace, or it takes too long to "
                               "list them");
+        return;
+    }
+    transfer->look = look_of(entries, count);
+    if (transfer->session->saved && transfer->session->saved_look == transfer->look &&
+        (!transfer->stored || stored_in_place(transfer->stored))) {
+        finish_save(transfer, NULL);
         return;
     }
     take_list(&transfer->save, entries, count);

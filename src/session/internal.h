@@ -94,6 +94,8 @@ struct session_ref {
     bool removes;                    /* it takes them with it */
     bool leaves_files;               /* it has ended, and they are on the disk */
     struct stored *stored;           /* NULL: it has left none on the disk yet */
+    bool saved;                      /* it had these files when they were last saved … */
+    uint64_t saved_look;             /* … as disk.c sees at a glance */
     struct transfer *transfer;       /* to the disk or back, under way */
     struct list savers, next_savers; /* struct saver: who waits for that, and for the one after */
 };
