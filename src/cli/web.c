@@ -143,6 +143,10 @@ static void metrics_page(const struct web *web, struct http_request *req)
         { "belljar_kernel_pool_failures_total", "counter",
           "Kernels that could not be made ahead, or ended while they waited.",
           (double)sessions.kernel_failures },
+        { "belljar_saves_total", "counter",
+          "Times that files of a session were to be saved to disk.", (double)sessions.saves_total },
+        { "belljar_save_failures_total", "counter", "Those that did not save all.",
+          (double)sessions.save_failures },
         { "process_resident_memory_bytes", "gauge", "Resident memory of the server.",
           resident_bytes() },
     };

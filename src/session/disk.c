@@ -88,7 +88,8 @@ struct disk *disk_new(uv_loop_t *loop, const struct session_disk_options *option
                       uint64_t idle_timeout_ms)
 {
     struct disk *disk = xcalloc(1, sizeof(*disk));
-    uint64_t period = options->max_age_ms / SWEEPS_PER_AGE;
+    uint64_t age = options->max_age_ms > idle_timeout_ms ? options->max_age_ms : idle_timeout_ms;
+    uint64_t period = age / SWEEPS_PER_AGE;
     *disk = (struct disk){ .loop = loop,
                            .store = options->store,
                            .users = 1,
@@ -262,6 +263,8 @@ static void finish_save(struct transfer *transfer, const char *error)
     struct session_ref *session = transfer->session;
     auto_free char *words = error ? xstrdup(error) : NULL;
     struct list told;
+    session->sessions->stats.saves_total++;
+    session->sessions->stats.save_failures += error != NULL;
     if (error)
         log_warning("session %.6s…: its files were not saved: %s", session->id, error);
     session_hold(session);

@@ -307,8 +307,9 @@ struct session_stats {
     uint64_t runs_total[OUTCOME_SANDBOX_FAILED + 1]; /* by outcome */
     uint64_t kernels_ready, kernels_making;          /* ahead of need */
     uint64_t kernel_hits,
-        kernel_misses;        /* new sessions that found one ready, and those that did not */
-    uint64_t kernel_failures; /* that could not be made, or ended while they waited */
+        kernel_misses; /* new sessions that found one ready, and those that did not */
+    uint64_t saves_total, save_failures; /* of files, to the disk */
+    uint64_t kernel_failures;            /* that could not be made, or ended while they waited */
 };
 void sessions_stats(const struct sessions *sessions, struct session_stats *ret);
 

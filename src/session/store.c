@@ -35,9 +35,8 @@ struct store {
 
 struct stored {
     struct store *store;
-    int owner; /* directory */
-    char name[NAME_SIZE];
-    int dir, files, info;
+    char *way; /* from the profile's directory */
+    int dir, info;
 };
 
 /*** Names ***/
@@ -405,10 +404,9 @@ void store_ids(const struct store *store, const char *owner,
 
 static void stored_free(struct stored *stored)
 {
-    fd_closep(&stored->files);
     fd_closep(&stored->dir);
     fd_closep(&stored->info); /* and its lock */
-    fd_closep(&stored->owner);
+    free(stored->way);
     free(stored);
 }
 
@@ -417,7 +415,7 @@ bool stored_in_place(const struct stored *stored)
 {
     struct stat here, there;
     return fstat(stored->dir, &here) == 0 &&
-           fstatat(stored->owner, stored->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(stored->store->profile, stored->way, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
            here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
@@ -432,14 +430,14 @@ static int open_or_make(int parent, const char *name, bool make)
 }
 
 /* 0; -EAGAIN: it was removed under our hands. */
-static int try_hold(struct stored *stored, const char *owner, bool make)
+static int try_hold(struct stored *stored, bool make)
 {
-    char owner_dir[NAME_SIZE];
-    owner_name(owner, owner_dir);
-    stored->owner = open_or_make(stored->store->profile, owner_dir, make);
-    if (stored->owner < 0)
-        return stored->owner;
-    stored->dir = open_or_make(stored->owner, stored->name, make);
+    const char *id = strchr(stored->way, '/') + 1;
+    auto_free char *owner = xstrndup(stored->way, (size_t)(id - stored->way));
+    auto_fd above = open_or_make(stored->store->profile, owner, make);
+    if (above < 0)
+        return above;
+    stored->dir = open_or_make(above, id, make);
     if (stored->dir < 0)
         return stored->dir;
     stored->info = openat(stored->dir, "info", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -449,9 +447,8 @@ static int try_hold(struct stored *stored, const char *owner, bool make)
         return errno == EWOULDBLOCK ? -EBUSY : -errno;
     if (!stored_in_place(stored))
         return -EAGAIN;
-    stored->files = open_or_make(stored->dir, "files", true);
-    if (stored->files < 0)
-        return stored->files;
+    if (mkdirat(stored->dir, "files", DIRECTORY_MODE) < 0 && errno != EEXIST)
+        return -errno;
     (void)futimens(stored->info, NULL); /* at worst it goes too early */
     return 0;
 }
@@ -463,8 +460,8 @@ int store_hold(struct store *store, const char *owner, const char *id, bool make
     for (int i = 0; i < HOLD_TRIES && (r == -EAGAIN || (r == -ENOENT && make)); i++) {
         struct stored *stored = xcalloc(1, sizeof(*stored));
         *stored =
-            (struct stored){ .store = store, .owner = -1, .dir = -1, .files = -1, .info = -1 };
-        r = id_name(id, stored->name) ? try_hold(stored, owner, make) : -EINVAL;
+            (struct stored){ .store = store, .way = way_to(owner, id), .dir = -1, .info = -1 };
+        r = stored->way ? try_hold(stored, make) : -EINVAL;
         if (r == 0) {
             *ret = stored;
             return 0;
@@ -490,7 +487,7 @@ void stored_remove(struct stored *stored)
 {
     char name[RANDOM_ID_SIZE];
     random_id(name);
-    (void)renameat(stored->owner, stored->name, stored->store->trash, name);
+    (void)renameat(stored->store->profile, stored->way, stored->store->trash, name);
 }
 
 int store_remove(struct store *store, const char *owner, const char *id)
@@ -638,16 +635,27 @@ int store_list(const struct store *store, const char *owner, const char *id, str
                   : list_files(fd, ret, err);
 }
 
+/* Not held open: there may be many sessions. */
+static int open_files(const struct stored *stored, struct err *err)
+{
+    int fd = open_dir(stored->dir, "files");
+    return fd < 0 ? err_sys(err, -fd, "the files of this session on disk") : fd;
+}
+
 int stored_list(const struct stored *stored, struct store_tree *ret, struct err *err)
 {
     *ret = (struct store_tree){ 0 };
-    return list_files(stored->files, ret, err);
+    auto_fd files = open_files(stored, err);
+    return files < 0 ? files : list_files(files, ret, err);
 }
 
 ssize_t stored_read(const struct stored *stored, const char *path, uint64_t offset, char *to,
                     size_t len, struct err *err)
 {
-    auto_fd fd = path_open(stored->files, path, O_RDONLY, PATH_NO_LINKS);
+    auto_fd files = open_files(stored, err);
+    if (files < 0)
+        return files;
+    auto_fd fd = path_open(files, path, O_RDONLY, PATH_NO_LINKS);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_sys(err, fd < 0 ? -fd : EIO, "read a file of this session from disk");
@@ -737,7 +745,10 @@ int stored_plan(struct stored *stored, struct store_save *save, struct err *err)
     int r = sum_up(save, err);
     if (r < 0)
         return r;
-    r = walk(stored->files, &save->old); /* with what is none of ours: that goes, too */
+    auto_fd files = open_files(stored, err);
+    if (files < 0)
+        return files;
+    r = walk(files, &save->old); /* with what is none of ours: that goes, too */
     if (r < 0)
         return err_sys(err, -r, "read the files of this session on disk");
     compare(save);
@@ -808,17 +819,18 @@ int stored_put(struct stored *stored, size_t index, uint64_t offset, const char 
     return r < 0 ? err_sys(err, -r, "write a file of this session to disk") : 0;
 }
 
-static int make_directory(const struct stored *stored, const char *path)
+static int make_directory(int files, const char *path)
 {
     const char *name;
-    auto_fd dir = open_parent(stored->files, path, &name);
+    auto_fd dir = open_parent(files, path, &name);
     if (dir < 0)
         return dir;
     return mkdirat(dir, name, DIRECTORY_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 /* It gets its times and mode before its name. */
-static int take_place(const struct stored *stored, size_t index, const struct store_entry *entry)
+static int take_place(const struct stored *stored, int files, size_t index,
+                      const struct store_entry *entry)
 {
     auto_free char *new = new_name(index);
     int64_t second = 1000000000, rest = (entry->mtime_ns % second + second) % second;
@@ -827,7 +839,7 @@ static int take_place(const struct stored *stored, size_t index, const struct st
                                          .tv_nsec = (long)rest } };
     mode_t mode = entry->type == STORE_LINK ? S_ISVTX | 0600 : entry->program ? 0700 : 0600;
     const char *name;
-    auto_fd dir = open_parent(stored->files, entry->path, &name);
+    auto_fd dir = open_parent(files, entry->path, &name);
     if (dir < 0)
         return dir;
     if (fchmodat(stored->dir, new, mode, 0) < 0 || utimensat(stored->dir, new, times, 0) < 0 ||
@@ -839,16 +851,19 @@ static int take_place(const struct stored *stored, size_t index, const struct st
 int stored_apply(struct stored *stored, struct store_save *save, struct err *err)
 {
     int r = 0;
+    auto_fd files = open_files(stored, err);
+    if (files < 0)
+        return files;
     for (size_t i = save->old.count; r == 0 && i > 0; i--)
         if (save->goes[i - 1])
-            r = remove_path(stored->files, save->old.items[i - 1].path,
+            r = remove_path(files, save->old.items[i - 1].path,
                             save->old.items[i - 1].type == STORE_DIRECTORY);
     for (size_t i = 0; r == 0 && i < save->wanted.count; i++)
         if (save->wanted.items[i].type == STORE_DIRECTORY)
-            r = make_directory(stored, save->wanted.items[i].path);
+            r = make_directory(files, save->wanted.items[i].path);
     for (size_t i = 0; r == 0 && i < save->n_fetch; i++)
         if (!save->failed[save->fetch[i]])
-            r = take_place(stored, save->fetch[i], &save->wanted.items[save->fetch[i]]);
+            r = take_place(stored, files, save->fetch[i], &save->wanted.items[save->fetch[i]]);
     if (r < 0)
         return err_sys(err, -r, "put the files of this session in their places on disk");
     if (save->bytes < read_number(stored->info) && account(stored, save->bytes, err) < 0)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -591,8 +592,16 @@ def test_a_session_is_one_servers_at_a_time(one_disk):
 def test_a_directory_that_others_can_write_to_stops_the_start(one_disk):
     one_disk.dir.mkdir(parents=True)
     one_disk.dir.chmod(0o777)
-    with pytest.raises(EOFError, match="workspace_dir: .* writable for nobody else"):
-        one_disk.start()
+    flags = ["--workspace", "disk", "--workspace-dir", one_disk.dir, "--state-dir", one_disk.place]
+    done = subprocess.run(
+        [belljar.need(belljar.BIN), "serve", "--stdio", *map(str, flags)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0 and "workspace_dir: " in done.stderr
+    assert "writable for nobody else" in done.stderr
 
 
 def test_a_disk_that_fails_is_told_and_the_session_goes_on(disk):
