@@ -38,6 +38,7 @@ struct disk {
     uint64_t save_timeout_ms;
     bool ends_with_session;
     struct timer *sweep;
+    uint64_t sweep_ms;
     uv_work_t cleaning;
     bool is_cleaning, clean_again;
     struct list listings; /* struct listing that somebody waits for */
@@ -81,26 +82,33 @@ void disk_clean(struct disk *disk)
 
 static void on_sweep(void *data)
 {
-    disk_clean(data);
+    struct disk *disk = data;
+    disk_clean(disk);
+    timer_start(disk->sweep, disk->sweep_ms);
 }
 
+static uint64_t sweep_period(uint64_t age_ms)
+{
+    uint64_t period = age_ms / SWEEPS_PER_AGE;
+    return period < SWEEP_MIN_MS ? SWEEP_MIN_MS : period > SWEEP_MAX_MS ? SWEEP_MAX_MS : period;
+}
+
+/* The first sweep comes from the loop, not from in here: a process that has still to drop privileges must
+ * not have threads, for they would keep theirs. */
 struct disk *disk_new(uv_loop_t *loop, const struct session_disk_options *options,
                       uint64_t idle_timeout_ms)
 {
     struct disk *disk = xcalloc(1, sizeof(*disk));
     uint64_t age = options->max_age_ms > idle_timeout_ms ? options->max_age_ms : idle_timeout_ms;
-    uint64_t period = age / SWEEPS_PER_AGE;
     *disk = (struct disk){ .loop = loop,
                            .store = options->store,
                            .users = 1,
                            .save_timeout_ms = options->save_timeout_ms,
-                           .ends_with_session = options->max_age_ms <= idle_timeout_ms };
+                           .ends_with_session = options->max_age_ms <= idle_timeout_ms,
+                           .sweep_ms = sweep_period(age) };
     list_init(&disk->listings);
     disk->sweep = timer_new(loop, on_sweep, disk);
-    timer_repeat(disk->sweep, period < SWEEP_MIN_MS   ? SWEEP_MIN_MS
-                              : period > SWEEP_MAX_MS ? SWEEP_MAX_MS
-                                                      : period);
-    disk_clean(disk);
+    timer_start(disk->sweep, 0);
     return disk;
 }
 

@@ -630,6 +630,20 @@ def test_what_somebody_removed_behind_our_back_is_saved_again(one_disk):
         assert names(jar, session) == {"f": "file", "g": "file"}
 
 
+def test_no_thread_of_the_server_keeps_a_privilege(one_disk):
+    with one_disk.start() as jar:
+        jar.execute("echo x >f")
+        tasks = list(pathlib.Path(f"/proc/{jar.pid}/task").iterdir())
+        assert len(tasks) > 1
+        for task in tasks:
+            status = dict(
+                line.split(":\t", 1) for line in (task / "status").read_text().splitlines()
+            )
+            assert status["NoNewPrivs"] == "1" and int(status["CapEff"], 16) == 0
+            assert "0" not in status["Uid"].split()
+            assert int(status["CapBnd"], 16) == 0 or os.geteuid() != 0
+
+
 def test_many_sessions_leave_no_descriptor_open(one_disk):
     with one_disk.start() as jar:
         jar.close_session(jar.execute("echo x >f").session)
