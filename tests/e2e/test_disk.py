@@ -197,6 +197,22 @@ def test_a_session_with_a_kernel_made_ahead_finds_its_files(one_disk):
             assert jar.execute("open('f').read()", "python", session).said["result"] == "'kept'"
 
 
+def test_what_is_written_through_a_mapping_is_saved_after_each_run(disk):
+    begin = (
+        "import mmap\nf = open('odd\\nname', 'w+b')\nf.write(b'a' * 4096)\nf.flush()\n"
+        "m = mmap.mmap(f.fileno(), 4096)\nm[0:1] = b'b'\nopen('other', 'w').close()"
+    )
+    with disk.killed() as jar:
+        session = jar.execute(begin, "python").session
+        stored = disk.files(session) / "odd\nname"
+        assert stored.read_bytes()[:3] == b"baa"
+        run = jar.execute("m[1:2] = b'c'", "python", session)  # no new page: no new time
+        assert run.said["files"] == []
+        assert stored.read_bytes()[:3] == b"bca"
+    with disk.start() as jar:
+        assert jar.execute("head -c 3 odd*", session=session).stdout == "bca"
+
+
 def test_a_session_without_files_leaves_nothing(one_disk):
     with one_disk.start() as jar:
         session = jar.execute("true").session
