@@ -325,6 +325,65 @@ def test_a_killed_server_leaves_old_or_new_files_never_halves(disk):
             jar.execute(code.format(n=done), session=session)
 
 
+def test_a_server_that_stops_while_it_saves_ends_and_leaves_whole_files(one_disk):
+    with one_disk.start() as jar:
+        session = jar.execute("echo old >f").session
+        jar.begin("head -c 150000000 /dev/urandom >f", session=session)
+        coming = one_disk.files(session).parent / "new"
+        until(lambda: coming.exists() and any(coming.iterdir()), "a save")
+    with one_disk.start() as jar:
+        assert jar.execute("wc -c <f", session=session).stdout in ("4\n", "150000000\n")
+    assert not coming.exists() or not any(coming.iterdir())
+
+
+def test_everything_at_once_ends_well(one_disk):
+    """Sessions that end, come back and are cleared while others write, list and run in them."""
+    with one_disk.start("--session-timeout", "1s", "--profile", "default") as jar:
+        sessions = [jar.execute(f"echo {n} >number").session for n in range(4)]
+        stop = time.monotonic() + 8
+        wrong = []
+
+        def work(seed):
+            chance = random.Random(seed)
+            while time.monotonic() < stop:
+                n = chance.randrange(4)
+                session = sessions[n]
+                kind = chance.randrange(12)
+                try:
+                    if kind < 3:
+                        run = jar.execute("cat number; date >>log", session=session)
+                        if run.outcome == "ok" and run.stdout not in (f"{n}\n", ""):
+                            wrong.append(run)
+                    elif kind < 6:
+                        jar.tool("sandbox_write_file", path="w", content="x", session_id=session)
+                    elif kind < 8:
+                        if (text := read(jar, session, "number")) != base64.b64encode(
+                            b"%d\n" % n
+                        ).decode():
+                            wrong.append(text)
+                    elif kind < 9:
+                        jar.call("resources/list")
+                    elif kind < 10:
+                        names(jar, session)
+                    elif kind < 11:
+                        time.sleep(chance.uniform(0, 1.5))
+                    elif chance.random() < 0.3:
+                        jar.close_session(session)
+                        sessions[n] = jar.execute(f"echo {n} >number").session
+                except ToolError as error:
+                    known = ("no such session", "ended", "closed", "in use", "no such file", "idle")
+                    if not any(words in str(error) for words in known):
+                        wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong, wrong[:3]
+        jar.ping(5)
+
+
 # --- limits --------------------------------------------------------------------------------------
 
 
