@@ -489,19 +489,23 @@ static void take_list(struct store_save *save, const struct link_entry *entries,
     }
 }
 
-/* FNV-1a of all that tells a change. Who finds two lists of one look keeps his own files from being
+static uint64_t mix(uint64_t look, uint64_t fact)
+{
+    look = (look ^ fact) * 0x9e3779b97f4a7c15;
+    return look ^ look >> 32;
+}
+
+/* A hash of all that tells a change. Who finds two lists with one hash keeps his own files from being
  * saved. */
 static uint64_t look_of(const struct link_entry *entries, size_t count)
 {
-    uint64_t look = 0xcbf29ce484222325;
+    uint64_t look = count;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t facts[] = { entries[i].type, entries[i].size, (uint64_t)entries[i].mtime_ns,
-                                   entries[i].mode & 0100 };
-        const char *const parts[] = { entries[i].name, (const char *)facts };
-        const size_t lens[] = { strlen(entries[i].name) + 1, sizeof(facts) };
-        for (size_t part = 0; part < ARRAY_SIZE(parts); part++)
-            for (size_t at = 0; at < lens[part]; at++)
-                look = (look ^ (unsigned char)parts[part][at]) * 0x100000001b3;
+        for (const char *c = entries[i].name; *c; c++)
+            look = mix(look, (unsigned char)*c);
+        look = mix(look, 256 + (uint64_t)entries[i].type * 2 + !!(entries[i].mode & 0100));
+        look = mix(look, entries[i].size);
+        look = mix(look, (uint64_t)entries[i].mtime_ns);
     }
     return look;
 }
