@@ -633,7 +633,9 @@ static void read_work(uv_work_t *work)
     struct transfer *transfer = work->data;
     auto_free char *room = xmalloc(BATCH_BYTES);
     buf_clear(&transfer->batch);
-    while (transfer->at < transfer->tree.count && transfer->batch.len < BATCH_BYTES)
+    for (size_t files = 0; files < BATCH_FILES && transfer->at < transfer->tree.count &&
+                           transfer->batch.len < BATCH_BYTES;
+         files++)
         if (read_part(transfer, &transfer->tree.items[transfer->at], room) < 0)
             return;
 }
@@ -773,6 +775,7 @@ void disk_free(struct disk *disk)
     if (!disk)
         return;
     disk->closed = true;
+    store_stop(disk->store);
     timer_free(disk->sweep);
     while (!list_empty(&disk->listings)) { /* whoever asked may be gone when the worker is done */
         struct listing *listing = list_first(struct listing, &disk->listings, link);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ enum {
 struct store {
     int dir, trash, profile;
     uint64_t max_bytes, max_age_ms;
+    atomic_bool stops; /* workers leave the rest for another time */
 };
 
 struct stored {
@@ -188,13 +190,13 @@ static int remove_path(int top, const char *path, bool directory)
 }
 
 /* What cannot be removed stays, and is tried again at the next start. */
-static void remove_tree(int parent, const char *name)
+static void remove_tree(const struct store *store, int parent, const char *name)
 {
     struct store_tree tree = { 0 };
     auto_fd top = open_dir(parent, name);
     if (top >= 0)
         (void)walk(top, &tree);
-    for (size_t i = tree.count; i > 0; i--)
+    for (size_t i = tree.count; i > 0 && !store->stops; i--)
         (void)remove_path(top, tree.items[i - 1].path, tree.items[i - 1].type == STORE_DIRECTORY);
     store_tree_done(&tree);
     (void)unlinkat(parent, name, AT_REMOVEDIR);
@@ -309,6 +311,11 @@ int store_open(const struct store_options *options, struct store **ret, struct e
     }
     *ret = store;
     return 0;
+}
+
+void store_stop(struct store *store)
+{
+    store->stops = true;
 }
 
 void store_close(struct store *store)
@@ -563,8 +570,8 @@ static void sweep_owner(const struct store *store, int profile, const char *name
 
 static void sweep_trash(const struct store *store, int trash, const char *name, uint64_t *sum)
 {
-    (void)store, (void)sum;
-    remove_tree(trash, name);
+    (void)sum;
+    remove_tree(store, trash, name);
 }
 
 static void count_session(const struct store *store, int owner, const char *name, uint64_t *sum)
@@ -752,7 +759,7 @@ int stored_plan(struct stored *stored, struct store_save *save, struct err *err)
     if (r < 0)
         return err_sys(err, -r, "read the files of this session on disk");
     compare(save);
-    remove_tree(stored->dir, "new"); /* left by one that was killed */
+    remove_tree(stored->store, stored->dir, "new"); /* left by one that was killed */
     if (mkdirat(stored->dir, "new", DIRECTORY_MODE) < 0)
         return err_sys(err, errno, "make a directory for the files of this session");
     /* Room is taken before it is used, and given back after. */
@@ -862,7 +869,9 @@ int stored_apply(struct stored *stored, struct store_save *save, struct err *err
         if (save->wanted.items[i].type == STORE_DIRECTORY)
             r = make_directory(files, save->wanted.items[i].path);
     for (size_t i = 0; r == 0 && i < save->n_fetch; i++)
-        if (!save->failed[save->fetch[i]])
+        if (stored->store->stops)
+            r = -ECANCELED;
+        else if (!save->failed[save->fetch[i]])
             r = take_place(stored, files, save->fetch[i], &save->wanted.items[save->fetch[i]]);
     if (r < 0)
         return err_sys(err, -r, "put the files of this session in their places on disk");

@@ -45,6 +45,8 @@ struct store_options {
     uint64_t max_age_ms; /* after so long without use they are removed */
 };
 int store_open(const struct store_options *options, struct store **ret, struct err *err);
+/* The server ends: workers that are at something long come to an end. From any thread. */
+void store_stop(struct store *store);
 /* Whoever holds something goes first. NULL is fine. */
 void store_close(struct store *store);
 
