@@ -179,6 +179,12 @@ int link_file_delete(struct link *link, const char *path, bool recursive, link_d
                      void *data, struct err *err);
 int link_file_move(struct link *link, const char *from, const char *to, link_done_fn *on_done,
                    void *data, struct err *err);
+/* Many files in one piece of work; `content` as frame.h has it for FILE_PACK and FILE_UNPACK. What is
+ * packed comes as bytes, at most `max`, and is not looked at here. */
+int link_file_pack(struct link *link, const char *content, size_t len, uint64_t max,
+                   link_data_fn *on_data, void *data, struct err *err);
+int link_file_unpack(struct link *link, const char *content, size_t len, link_done_fn *on_done,
+                     void *data, struct err *err);
 /* Free bytes and inodes of /workspace: size = bytes free, len = inodes free (bytes NULL). */
 int link_file_space(struct link *link, link_data_fn *on_data, void *data, struct err *err);
 

@@ -138,6 +138,7 @@ static int try_sandbox(struct trial *trial, const struct config *config, struct 
     struct config lean = *config; /* shallow */
     struct sandboxes sandboxes;
     struct run *run;
+    lean.workspace = CONFIG_WORKSPACE_MEMORY;
     lean.pool_enabled = false;
     uv_loop_init(&trial->loop);
     int r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);

@@ -24,6 +24,7 @@
 struct buf;
 
 enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
+enum config_workspace { CONFIG_WORKSPACE_MEMORY, CONFIG_WORKSPACE_DISK };
 enum config_installer { CONFIG_INSTALLER_AUTO, CONFIG_INSTALLER_UV, CONFIG_INSTALLER_PIP };
 
 struct config_list {
@@ -112,6 +113,10 @@ struct config {
     size_t file_size_limit;
     size_t workspace_size, tmp_size, shm_size;
     int64_t workspace_files, tmp_files;
+    enum config_workspace workspace;
+    char *workspace_dir;
+    size_t workspace_dir_size;
+    uint64_t workspace_max_age_ms, workspace_save_timeout_ms;
 
     /* Sessions and runs */
     uint64_t session_timeout_ms;

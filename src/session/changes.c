@@ -30,6 +30,13 @@ static bool was_told(const struct changes *before, const struct run_file *file)
     return false;
 }
 
+/* The first run can begin in the tick in which files have come from the disk. Those have their old times of
+ * modification. */
+static bool was_loaded(const struct changes *changes, const struct link_entry *entry)
+{
+    return entry->ctime_ns <= changes->loaded_ns && entry->mtime_ns < changes->loaded_ns;
+}
+
 static void take(struct changes *changes, const struct link_entry *entries, size_t count)
 {
     changes->files = xcalloc(count, sizeof(*changes->files));
@@ -38,7 +45,7 @@ static void take(struct changes *changes, const struct link_entry *entries, size
                                        .size = (int64_t)entries[i].size,
                                        .changed_ns = entries[i].ctime_ns };
         if (entries[i].type != LINK_FILE || file.changed_ns < changes->since_ns ||
-            was_told(changes->before, &file))
+            was_loaded(changes, &entries[i]) || was_told(changes->before, &file))
             continue;
         changes->files[changes->count] = file;
         changes->files[changes->count++].path = xstrdup(file.path);

@@ -283,6 +283,7 @@ static void add_overflow(struct buf *text, const struct reply *reply, const stru
 
 static void add_notes(struct buf *text, const struct run_result *run)
 {
+    auto_free char *loss = report_loss(run);
     size_t i;
     json_t *note;
     json_array_foreach(json_object_get(run->done, "notes"), i, note)
@@ -290,8 +291,8 @@ static void add_notes(struct buf *text, const struct run_result *run)
         if (i < 20 && json_is_string(note))
             (void)buf_printf(text, "[note] %.500s\n", json_string_value(note));
     }
-    if (report_loss(run))
-        (void)buf_printf(text, "[note] %s\n", report_loss(run));
+    if (loss)
+        (void)buf_printf(text, "[note] %s\n", loss);
     if (!run->session_over)
         (void)buf_printf(text, "[session_id] %s\n", run->session_id);
 }

@@ -11,6 +11,9 @@
 struct mcp_call *file_job_end(struct file_job *job)
 {
     struct mcp_call *call = job->call;
+    if (job->not_saved)
+        mcp_call_add(call, mcp_textf("[note] %s\n", job->not_saved));
+    free(job->not_saved);
     free(job->session_id);
     free(job->wish.made_content);
     free(job);
@@ -28,14 +31,22 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
         job->task->on_read(job, bytes, len, size);
 }
 
+static void on_saved(const char *error, void *data)
+{
+    struct file_job *job = data;
+    job->not_saved = error ? toolbox_not_saved(error) : NULL;
+    job->task->on_written(job);
+}
+
 static void on_written(int code, void *data)
 {
     struct file_job *job = data;
-    watch_end_change(job->box->watch, mcp_call_owner(job->call), job->session_id);
+    const char *owner = mcp_call_owner(job->call);
+    watch_end_change(job->box->watch, owner, job->session_id);
     if (code)
         job->task->fail(job, code, strerror(code));
     else
-        job->task->on_written(job);
+        session_save(job->box->sessions, owner, job->session_id, on_saved, job);
 }
 
 static void on_listed(int code, const struct link_entry *entries, size_t count, bool more,
@@ -85,18 +96,25 @@ static int begin(struct file_job *job, struct link *agent, struct err *err)
     return link_file_stat(agent, wish->path, on_listed, job, err);
 }
 
+static void on_agent(struct link *agent, const struct err *err, void *data)
+{
+    struct file_job *job = data;
+    struct err why = *err;
+    if (!agent || begin(job, agent, &why) < 0)
+        job->task->fail(job, 0, why.msg);
+}
+
 static void on_session(const char *session_id, const struct err *err, void *data)
 {
     struct file_job *job = data;
-    struct link *agent;
     struct err why = { 0 };
     if (!session_id) {
         job->task->fail(job, 0, err->msg);
         return;
     }
     job->session_id = xstrdup(session_id);
-    if (session_link(job->box->sessions, mcp_call_owner(job->call), session_id, &agent, &why) < 0 ||
-        begin(job, agent, &why) < 0)
+    if (session_reach(job->box->sessions, mcp_call_owner(job->call), job->session_id, on_agent, job,
+                      &why) < 0)
         job->task->fail(job, 0, why.msg);
 }
 

@@ -1,7 +1,8 @@
 /*
- * file_job: a call that works on a file of a session. The session comes first: the one that is named, or
- * one that is made for it; then its agent is asked. What was done goes to the task's function,
- * whatever goes wrong to its `fail`, in the tool's own words.
+ * file_job: a call that works on a file of a session. The session comes first: the one that is named, also
+ * if it is on the disk only, or one that is made for it; then its agent is asked. What was written is saved, if
+ * it is to be. What was done goes to the task's function, whatever goes wrong to its `fail`, in the tool's own
+ * words.
  */
 #ifndef BELLJAR_TOOLS_FILE_JOB_H
 #define BELLJAR_TOOLS_FILE_JOB_H
@@ -29,6 +30,7 @@ struct file_job {
     const struct file_task *task;
     struct file_wish wish;
     char *session_id; /* NULL until it is there */
+    char *not_saved;  /* what was written is not on the disk, in a sentence; NULL: it is */
 };
 
 /* Which of the functions there is says what is to be done. They end with file_job_end(). */
@@ -45,7 +47,7 @@ struct file_task {
 
 void file_job_start(struct mcp_call *call, const struct toolbox *box, const struct file_task *task,
                     const struct file_wish *wish);
-/* Frees it and returns the call, which the caller then finishes. */
+/* Says if something was not saved, frees the job and returns the call, which the caller then finishes. */
 struct mcp_call *file_job_end(struct file_job *job);
 
 /* Adds what was read to the answer: as much from the beginning as fits into it, however much of that

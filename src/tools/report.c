@@ -50,13 +50,25 @@ char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
     return bounded(&text, max, ret_cut);
 }
 
-const char *report_loss(const struct run_result *run)
+static const char *what_is_gone(const struct run_result *run)
 {
+    if (run->files_kept)
+        return "This session is over: its variables are gone, and who uses its id again finds the "
+               "files that the run before left.";
     if (run->session_over)
         return "This session is over: its variables and files are gone.";
     return run->kernel_lost ? "Python was restarted: variables and imports are gone, files in "
                               "/workspace are kept."
                             : NULL;
+}
+
+char *report_loss(const struct run_result *run)
+{
+    const char *gone = what_is_gone(run);
+    if (!run->save_error)
+        return gone ? xstrdup(gone) : NULL;
+    auto_free char *not_saved = toolbox_not_saved(run->save_error);
+    return xasprintf("%s%s%s", not_saved, gone ? " " : "", gone ? gone : "");
 }
 
 char *report_blocked(const struct run_result *run)

@@ -26,8 +26,9 @@ char *report_stream(const struct run_result *run, enum link_stream stream, size_
 /* Text of the last expression's value, at most `max` bytes as JSON; NULL: there is none. */
 char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
 
-/* What the run cost its session: its variables, or all; a sentence, or NULL. */
-const char *report_loss(const struct run_result *run);
+/* What the run cost its session: its variables, or all, or the way of its files to the disk. Sentences in
+ * one line; NULL: nothing. */
+char *report_loss(const struct run_result *run);
 
 /* Why an import was refused by the operator's policy; NULL: none was. */
 char *report_blocked(const struct run_result *run);

@@ -114,13 +114,12 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     on_files(code, files, shown, more, their_data);
 }
 
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err)
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err)
 {
     struct listing *listing = xcalloc(1, sizeof(*listing));
     *listing = (struct listing){ .max = max, .on_files = on_files, .data = data };
-    int r =
-        link_file_list(agent, "/workspace", /* recursive= */ true, SCAN_MAX, on_list, listing, err);
+    int r = session_list(sessions, owner, session_id, uses, SCAN_MAX, on_list, listing, err);
     if (r < 0)
         free(listing);
     return r;
@@ -171,12 +170,11 @@ void session_list_for_call(struct mcp_call *call, const struct toolbox *box, con
                            session_listed_fn *on_listed)
 {
     struct list_call *list = xcalloc(1, sizeof(*list));
-    struct link *agent;
     struct err err = { 0 };
     *list = (struct list_call){ call, box, session_id, on_listed };
     mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
-    if (session_link(box->sessions, mcp_call_owner(call), session_id, &agent, &err) < 0 ||
-        session_files(agent, box->max_list, on_files, list, &err) < 0) {
+    if (session_files(box->sessions, mcp_call_owner(call), session_id,
+                      /* uses= */ true, box->max_list, on_files, list, &err) < 0) {
         list_fail(list, err.code, err.msg);
         free(list);
     }

@@ -22,8 +22,9 @@ struct session_file {
 /* Sorted by path; at most `max`, `more` when there are others. code: an errno value, then no files. */
 typedef void session_files_fn(int code, const struct session_file *files, size_t count, bool more,
                               void *data);
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err);
+/* As session_list(): also of a session that is on the disk only. */
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err);
 
 /* Whether a file of that path is among them. */
 bool session_file_is_shown(const char *path);
@@ -42,7 +43,7 @@ struct file_entry {
 };
 extern const struct shape file_entry_shape;
 
-/* A call that lists the files of a session. */
+/* A call that lists the files of a session, also of one that is on the disk only. */
 struct session_listing {
     const char *session_id;
     struct file_entry *files; /* sorted by name */

@@ -271,8 +271,11 @@ static void clear_session(struct mcp_call *call, const void *arguments, void *da
 {
     const struct session_arg *args = arguments;
     const struct toolbox *box = data;
-    if (session_close(box->sessions, mcp_call_owner(call), args->session_id) < 0) {
-        mcp_call_fail(call, "clear_session: session_id: no such session (it may have expired)");
+    int r = session_close(box->sessions, mcp_call_owner(call), args->session_id);
+    if (r < 0) {
+        mcp_call_fail(call, r == -EBUSY ? "clear_session: session_id: another server has it open"
+                                        : "clear_session: session_id: no such session (it may have "
+                                          "expired)");
         return;
     }
     auto_free char *message =

@@ -126,6 +126,13 @@ void toolbox_free_strs(struct str_list *list)
     *list = (struct str_list){ 0 };
 }
 
+char *toolbox_not_saved(const char *why)
+{
+    return xasprintf("The server's copy of this session's files, which outlives it, is not up to "
+                     "date: %s.",
+                     why);
+}
+
 char *toolbox_expired(const struct toolbox *box, const char *session_id)
 {
     return xasprintf("Session %s not found or has expired. Sessions expire after %g minutes of "

@@ -58,6 +58,9 @@ bool toolbox_cut_chars(char *text, size_t max);
 void toolbox_add_str(struct str_list *list, char *text); /* takes it */
 void toolbox_free_strs(struct str_list *list);
 
+/* A sentence: a session's files on the disk are not those of its sandbox. Owned by the caller. */
+char *toolbox_not_saved(const char *why);
+
 /* "Session X not found or has expired. …" Owned by the caller. */
 char *toolbox_expired(const struct toolbox *box, const char *session_id);
 

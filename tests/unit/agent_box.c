@@ -529,3 +529,19 @@ int box_stat(struct box *box, const char *path, struct answer *ret)
     int r = link_file_stat(box->link, path, answer_list, ret, NULL);
     return wait_answer(box, ret, r);
 }
+
+int box_pack(struct box *box, const struct buf *content, uint64_t max, struct answer *ret)
+{
+    answer_done(ret);
+    fresh(ret);
+    int r = link_file_pack(box->link, content->data, content->len, max, answer_data, ret, NULL);
+    return wait_answer(box, ret, r);
+}
+
+int box_unpack(struct box *box, const struct buf *content)
+{
+    auto_answer answer = { 0 };
+    fresh(&answer);
+    int r = link_file_unpack(box->link, content->data, content->len, answer_plain, &answer, NULL);
+    return wait_answer(box, &answer, r);
+}

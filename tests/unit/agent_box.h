@@ -100,5 +100,7 @@ int box_move(struct box *box, const char *from, const char *to);
 int box_read(struct box *box, const char *path, uint64_t offset, uint64_t max, struct answer *ret);
 int box_list(struct box *box, const char *path, bool recursive, size_t max, struct answer *ret);
 int box_stat(struct box *box, const char *path, struct answer *ret);
+int box_pack(struct box *box, const struct buf *content, uint64_t max, struct answer *ret);
+int box_unpack(struct box *box, const struct buf *content);
 
 #endif

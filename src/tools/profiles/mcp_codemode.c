@@ -207,8 +207,8 @@ static const struct shape write_input = SHAPE(struct file_args, write_fields);
 static void on_written(struct file_job *job)
 {
     auto_free char *path = file_job_absolute(job->wish.path);
-    size_t len = job->wish.content_len;
-    mcp_call_say(file_job_end(job), "Wrote %zu bytes to %s", len, path);
+    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", job->wish.content_len, path));
+    mcp_call_finish(file_job_end(job));
 }
 
 static void write_file(struct mcp_call *call, const void *args, void *data)

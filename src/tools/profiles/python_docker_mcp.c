@@ -121,6 +121,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     auto_free char *errors = report_stream(run, LINK_STDERR, box->max_answer / 8, NULL);
     auto_free char *traceback = report_traceback_text(run);
     auto_free char *blocked = report_blocked(run);
+    auto_free char *loss = report_loss(run);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     if (id)
         (void)buf_printf(&text, "Session ID: %s\n\n", id);
@@ -132,7 +133,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
         add_section(&text, "Error: ", *traceback ? traceback : run->error);
     add_state(&text, run, box->max_answer);
     if (id)
-        add_section(&text, "", report_loss(run));
+        add_section(&text, "", loss);
     mcp_call_add(call, mcp_text(text.data, text.len));
     mcp_call_finish(call);
 }

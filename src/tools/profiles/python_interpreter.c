@@ -140,6 +140,7 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
                     void *data)
 {
     struct reply *reply = xcalloc(1, sizeof(*reply));
+    auto_free char *loss = report_loss(run);
     reply->call = call;
     reply->session_id = xstrdup(run->session_id);
     reply->instructions =
@@ -157,8 +158,8 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     reply->result.is_new = data != NULL && !run->session_over;
     reply->result.traceback = report_traceback(run);
     reply->files = report_files(run);
-    if (report_loss(run))
-        reply_say(reply, xasprintf("%s\n", report_loss(run)));
+    if (loss)
+        reply_say(reply, xasprintf("%s\n", loss));
     static const struct saving_events events = { on_saved, reply_end };
     saving_start(box, mcp_call_owner(call), run, &events, reply);
 }

@@ -162,6 +162,25 @@ def test_a_stopped_service_can_be_kept_and_reused(server):
     assert server.text("reuse_code_executer", name=name) == "Code execution service is not running."
 
 
+@line("S1.6", "Source-only extras")
+def test_a_service_on_disk_is_reused_after_a_restart(start, tmp_path):
+    flags = ["--workspace", "disk", "--workspace-dir", tmp_path / "disk"]
+    server = start(NAME, *flags)
+    name = begin(server)
+    run(server, "open('f', 'w').write('kept')")
+    server.stop()
+    server = start(NAME, *flags)
+    assert run(server, "1") == NOTHING
+    assert server.text("reuse_code_executer", name=name) == "Code execution service restarted."
+    assert run(server, "print(open('f').read())") == "kept\n"
+    server.text("stop_code_executer", delete_service=False)
+    server.stop()
+    server = start(NAME, *flags)
+    assert server.text("stop_code_executer", name=name) == STOPPED
+    assert server.text("reuse_code_executer", name=name) == "Code execution service is not running."
+    assert not (tmp_path / "disk" / NAME / "stdio" / name).exists()
+
+
 @line("S1.5", "README")
 def test_variables_and_imports_persist(server):
     begin(server)

@@ -83,6 +83,21 @@ def test_variables_and_files_of_a_session_persist(server):
 
 
 @line("S0.3", "Sessions")
+def test_a_session_has_its_folder_that_outlives_the_process(start, tmp_path):
+    folder = tmp_path / "sessions"
+    flags = ["--workspace", "disk", "--workspace-dir", folder]
+    server = start(NAME, *flags)
+    run(server, "open('notes', 'w').write('kept')", session_id="mine")
+    run(server, "open('elsewhere', 'w').close()")  # no session: nothing is kept
+    server.stop()
+    assert [path.name for path in (folder / NAME / "stdio").iterdir()] == ["mine"]
+    assert (folder / NAME / "stdio/mine/files/notes").read_text() == "kept"
+    server = start(NAME, *flags)
+    assert run(server, "print(open('notes').read())", session_id="mine") == "kept"
+    assert run(server, "import os\nprint(os.listdir('.'))", session_id="other") == "[]"
+
+
+@line("S0.3", "Sessions")
 def test_sessions_do_not_share_anything(server):
     run(server, "y = 1\nopen('only-here', 'w').close()", session_id="one")
     assert "NameError" in run(server, "y", session_id="two")

@@ -193,6 +193,23 @@ def test_a_package_that_is_too_large(installer):
 
 
 @line("S3.5", "cleanup-session")
+def test_files_of_a_session_on_disk_come_back_and_go_with_cleanup(start, tmp_path):
+    flags = ["--workspace", "disk", "--workspace-dir", tmp_path / "disk"]
+    server = start(NAME, *flags)
+    kept = {"session_id": "my_math_session"}
+    server.text("execute-persistent", code="open('f', 'w').write('kept')", **kept)
+    server.text("execute-transient", code="open('f', 'w').write('not kept')")
+    server.stop()
+    server = start(NAME, *flags)
+    said = server.text("execute-persistent", code="print(open('f').read())", **kept)
+    assert "kept\n" in said and "variables and imports are gone" in said
+    server.text("cleanup-session", **kept)
+    assert not (tmp_path / "disk" / NAME / "stdio" / "my_math_session").exists()
+    said = server.text("execute-persistent", code="import os\nprint(os.listdir('.'))", **kept)
+    assert "[]" in said
+
+
+@line("S3.5", "cleanup-session")
 @line("S3.7", "Text formats")
 def test_cleaning_up(server):
     persistent(server, "x = 1", session_id="gone")

@@ -403,9 +403,48 @@ def test_code_finds_jupyter_platform_dirs(server):
 
 
 @line("S2.12", "Env")
-def test_a_folder_of_notebooks_is_told_to_be_of_no_use(config):
-    config(NAME, {"NOTEBOOKS_FOLDER": "/srv/notebooks"})
-    assert "NOTEBOOKS_FOLDER" in config.log and "is not used" in config.log
+def test_a_folder_of_notebooks_is_where_files_are_kept(config):
+    values = config(NAME, {"NOTEBOOKS_FOLDER": "/srv/notebooks"})
+    assert (values["workspace"], values["workspace_dir"]) == ("disk", "/srv/notebooks")
+    assert (
+        config(NAME)["workspace"] == config(NAME, {"NOTEBOOKS_FOLDER": ""})["workspace"] == "memory"
+    )
+    assert config("default", {"NOTEBOOKS_FOLDER": "/srv/notebooks"})["workspace"] == "memory"
+
+
+@line("S2.12", "Env")
+def test_files_in_the_folder_of_notebooks_survive_a_restart_and_end_with_their_session(
+    start, tmp_path
+):
+    folder = tmp_path / "notebooks"
+    env = {"NOTEBOOKS_FOLDER": str(folder)}
+    server = start(NAME, env=env)
+    session = new_session(server, "open('kept.txt', 'w').write('kept')")
+    cleared = new_session(server, "open('x', 'w').close()")
+    kept = folder / NAME / "stdio" / session
+    assert (kept / "files/kept.txt").read_text() == "kept"
+    assert server.said("clear_session", session_id=cleared)["success"]
+    assert [path.name for path in kept.parent.iterdir()] == [session]
+    server.stop()
+    server = start(NAME, "--session-timeout", "3s", env=env)
+    listed = server.said("list_session_files", session_id=session)["files"]
+    assert [file["name"] for file in listed] == ["kept.txt"]
+    said = run(server, "open('kept.txt').read()", session)
+    assert said["result"] == "'kept'" and said["files"] == [] and said["session_info"] is None
+    wait_until(lambda: not kept.exists())
+    assert "SessionExpiredError" in run(server, "1", session)["error"]
+
+
+@line("S2.8", "Session")
+def test_orphan_folders_are_removed(start, tmp_path):
+    env = {"NOTEBOOKS_FOLDER": str(tmp_path / "notebooks")}
+    server = start(NAME, env=env)
+    session = new_session(server, "open('x', 'w').close()")
+    server.stop()
+    kept = tmp_path / "notebooks" / NAME / "stdio" / session
+    assert kept.exists()
+    start(NAME, "--session-timeout", "1s", env=env)
+    wait_until(lambda: not kept.exists())
 
 
 @line("S2.13", "Preinstalled")
