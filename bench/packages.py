@@ -17,7 +17,7 @@ import sandboxes  # noqa: E402
 
 RUNTIME = pathlib.Path(os.environ.get("BELLJAR_RUNTIME", ROOT / ".cache/runtime")).resolve()
 PASSED = ("SSL_CERT_FILE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_INDEX_URL", "UV_INDEX_URL")
-SETS = (["six"], ["requests", "beautifulsoup4"])
+SETS = (["six"], ["flask", "humanize"])
 LONG = 300
 
 

@@ -267,8 +267,10 @@ static int take_announcement(const struct frame *frame)
     if (frame_run_get(frame, &spec) < 0 || frame->number <= agent.last_number)
         return -EPROTO;
     agent.last_number = frame->number;
-    return frame->type == FRAME_RUN ? run_announce(&agent.run, frame->number, &spec)
-                                    : kernel_announce(&agent.kernel, frame->number, &spec);
+    if (frame->type == FRAME_RUN)
+        return run_announce(&agent.run, frame->number, &spec);
+    run_unprepare(&agent.run);
+    return kernel_announce(&agent.kernel, frame->number, &spec);
 }
 
 static int take_file(const struct frame *frame)
@@ -492,5 +494,6 @@ int main(int argc, char **argv)
     frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
     (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
+    run_prepare(&agent.run);
     serve();
 }

@@ -58,7 +58,7 @@ static void start(struct files *files, struct file *file)
         return;
     }
     int from[2] = { -1, -1 }, to[2] = { -1, -1 };
-    bool with_content = file->request.op == FILE_WRITE && file->request.len > 0;
+    bool with_content = file->request.len > 0;
     int r = open_pipes(from, to, with_content);
     pid_t pid = r < 0 ? r : guest_fork(files->config);
     if (pid == 0)

@@ -295,11 +295,12 @@ int frame_file_get(const struct frame *frame, struct frame_file *ret)
     file.target_len = get_u16(&at);
     file.path = at;
     file.target = at + file.path_len;
-    if (op < FILE_READ || op > FILE_SPACE || recursive > 1 || file.path_len > FRAME_PATH_MAX ||
+    bool has_content = op == FILE_WRITE || op == FILE_PACK || op == FILE_UNPACK;
+    if (op < FILE_READ || op > FILE_UNPACK || recursive > 1 || file.path_len > FRAME_PATH_MAX ||
         file.target_len > FRAME_PATH_MAX ||
         frame->len != FRAME_FILE_SIZE + file.path_len + file.target_len ||
         memchr(at, '\0', file.path_len + file.target_len) ||
-        (op == FILE_LIST && file.max > FRAME_ENTRIES_MAX) || (op != FILE_WRITE && file.len))
+        (op == FILE_LIST && file.max > FRAME_ENTRIES_MAX) || (!has_content && file.len))
         return -EPROTO;
     file.op = (enum frame_file_op)op;
     file.recursive = recursive;
@@ -315,6 +316,7 @@ void frame_entry_put(char *out, const struct frame_entry *entry)
     put_u32(&out, entry->mode);
     put_u64(&out, entry->size);
     put_u64(&out, (uint64_t)entry->mtime_ns);
+    put_u64(&out, (uint64_t)entry->ctime_ns);
     put_u16(&out, entry->name_len);
     put_bytes(&out, entry->name, entry->name_len);
 }
@@ -329,6 +331,7 @@ int frame_entry_get(const char *data, size_t len, struct frame_entry *ret)
     entry.mode = get_u32(&at);
     entry.size = get_u64(&at);
     entry.mtime_ns = (int64_t)get_u64(&at);
+    entry.ctime_ns = (int64_t)get_u64(&at);
     entry.name_len = get_u16(&at);
     entry.name = at;
     if (type > ENTRY_OTHER || entry.mode > 07777 || entry.name_len < 1 ||
@@ -338,6 +341,61 @@ int frame_entry_get(const char *data, size_t len, struct frame_entry *ret)
     entry.type = (enum frame_entry_type)type;
     *ret = entry;
     return (int)(FRAME_ENTRY_SIZE + entry.name_len);
+}
+
+/*** many files ***/
+
+void frame_pick_put(char *out, const struct frame_pick *pick)
+{
+    put_u64(&out, pick->offset);
+    put_u32(&out, pick->max);
+    put_u16(&out, pick->path_len);
+    put_bytes(&out, pick->path, pick->path_len);
+}
+
+static bool path_len_ok(size_t len)
+{
+    return len >= 1 && len <= FRAME_PATH_MAX;
+}
+
+int frame_pick_get(const char *data, struct frame_pick *ret)
+{
+    struct frame_pick pick = { 0 };
+    pick.offset = get_u64(&data);
+    pick.max = get_u32(&data);
+    pick.path_len = get_u16(&data);
+    if (!path_len_ok(pick.path_len))
+        return -EPROTO;
+    *ret = pick;
+    return 0;
+}
+
+void frame_part_put(char *out, const struct frame_part *part)
+{
+    put_u8(&out, part->type);
+    put_u8(&out, part->program | part->last << 1);
+    put_u64(&out, (uint64_t)part->mtime_ns);
+    put_u64(&out, part->offset);
+    put_u32(&out, part->len);
+    put_u16(&out, part->path_len);
+    put_bytes(&out, part->path, part->path_len);
+}
+
+int frame_part_get(const char *data, struct frame_part *ret)
+{
+    struct frame_part part = { 0 };
+    unsigned type = get_u8(&data), flags = get_u8(&data);
+    part.mtime_ns = (int64_t)get_u64(&data);
+    part.offset = get_u64(&data);
+    part.len = get_u32(&data);
+    part.path_len = get_u16(&data);
+    part.program = flags & 1;
+    part.last = flags & 2;
+    if (type >= ENTRY_OTHER || flags > 3 || !path_len_ok(part.path_len))
+        return -EPROTO;
+    part.type = (enum frame_entry_type)type;
+    *ret = part;
+    return 0;
 }
 
 /*** end of file work ***/

@@ -38,6 +38,11 @@ enum {
     FRAME_FILE_MS = 5000,              /* after which one is given up */
 };
 
+/* Over a kernel's channel: u32 length of a message, little endian, and its bytes. With this bit in the length
+ * it is the kernel's last word in a cell. */
+enum { FRAME_MESSAGE_HEAD = 4 };
+#define FRAME_MESSAGE_LAST UINT32_C(0x80000000)
+
 enum frame_type {
     /* server to agent */
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */
@@ -162,6 +167,8 @@ enum frame_file_op {
     FILE_DELETE,
     FILE_MOVE,
     FILE_SPACE,
+    FILE_PACK, /* parts of many files at once: content is struct frame_pick, one after the other */
+    FILE_UNPACK, /* parts of many at once, written: content is struct frame_part and bytes */
 };
 enum { FRAME_FILE_SIZE = 30 };
 struct frame_file {
@@ -169,7 +176,7 @@ struct frame_file {
     bool recursive;              /* list, delete */
     uint64_t offset;             /* read; write: names the attempts of one write */
     uint64_t max;                /* read: bytes; list: entries, at most FRAME_ENTRIES_MAX */
-    uint64_t len;                /* write: bytes in FRAME_FILE_PUT */
+    uint64_t len;                /* write, pack, unpack: bytes in FRAME_FILE_PUT */
     const char *path, *target;   /* follow; not terminated, without NUL inside; target: move */
     size_t path_len, target_len; /* at most FRAME_PATH_MAX */
 };
@@ -177,13 +184,13 @@ struct frame_file {
 void frame_file_put(char *out, const struct frame_file *file);
 int frame_file_get(const struct frame *frame, struct frame_file *ret);
 
-enum { FRAME_ENTRY_SIZE = 23 };
+enum { FRAME_ENTRY_SIZE = 31 };
 enum frame_entry_type { ENTRY_FILE, ENTRY_DIRECTORY, ENTRY_SYMLINK, ENTRY_OTHER };
 struct frame_entry {
     enum frame_entry_type type;
     uint32_t mode;
     uint64_t size;
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns;
     const char *name; /* follows; not terminated, without NUL inside, not empty */
     size_t name_len;  /* at most FRAME_PATH_MAX */
 };
@@ -191,6 +198,38 @@ struct frame_entry {
 void frame_entry_put(char *out, const struct frame_entry *entry);
 /* One of several: bytes consumed, or -EPROTO. An entry never crosses frames. */
 int frame_entry_get(const char *data, size_t len, struct frame_entry *ret);
+
+/*
+ * Many files at once, for a whole workspace: a process for each file would take longer than the work.
+ * What is picked is answered in the same order, each pick by pieces: u32 length, which is not 0, and as
+ * many bytes; then u32 0 and u32 errno or 0. A symbolic link's content is what it says.
+ */
+enum { FRAME_PICK_SIZE = 14, FRAME_PIECE_MAX = 32 * 1024 };
+struct frame_pick {
+    uint64_t offset;
+    uint32_t max;     /* bytes from there */
+    const char *path; /* follows; not terminated, without NUL inside, not empty */
+    size_t path_len;  /* at most FRAME_PATH_MAX */
+};
+/* Writes FRAME_PICK_SIZE bytes and the path. */
+void frame_pick_put(char *out, const struct frame_pick *pick);
+/* Of the FRAME_PICK_SIZE bytes before a path: 0, or -EPROTO; path is NULL. */
+int frame_pick_get(const char *data, struct frame_pick *ret);
+
+/* A directory, a link and what it says, or a part of a file; the first part of a file makes it. */
+enum { FRAME_PART_SIZE = 24 };
+struct frame_part {
+    enum frame_entry_type type; /* not ENTRY_OTHER */
+    bool program;               /* a file that may be executed */
+    int64_t mtime_ns;
+    uint64_t offset;
+    uint32_t len;     /* bytes that follow the path */
+    bool last;        /* no more of this file comes */
+    const char *path; /* follows, as above */
+    size_t path_len;
+};
+void frame_part_put(char *out, const struct frame_part *part);
+int frame_part_get(const char *data, struct frame_part *ret);
 
 enum { FRAME_FILE_END_SIZE = 21 };
 struct frame_file_end {

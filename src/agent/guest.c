@@ -97,7 +97,8 @@ static int become_guest(const struct config *config)
 int guest_empty_bounding_set(bool may)
 {
     for (int cap = 0; cap < 64; cap++) {
-        if (prctl(PR_CAPBSET_DROP, cap) == 0)
+        /* Asking is cheaper than dropping what an engine has dropped already. */
+        if (prctl(PR_CAPBSET_READ, cap) == 0 || prctl(PR_CAPBSET_DROP, cap) == 0)
             continue;
         if (errno == EINVAL)
             break; /* the kernel has no more */
@@ -167,7 +168,8 @@ static int enter_workspace(const struct config *config)
     return chdir(config->workspace) < 0 ? -errno : 0;
 }
 
-/* The door is still open, and a guest with our uid may be about. */
+/* Until exec: a way to the agent is still open (the door, the pipe for failures), and a guest with our
+ * uid may be about. */
 static int be_undumpable(const struct config *config)
 {
     (void)config;
@@ -192,6 +194,7 @@ static const struct step to_guest[] = {
     { "drop capabilities", drop_capabilities }, /* also where the user stays the same */
     { "die with agent", die_with_agent },
     { "default signals", default_signals },
+    { "become undumpable", be_undumpable },
 };
 /* From outside: entering the user namespace has filled the bounding set again. An interpreter has set up
  * its signals as it wants them, and dies with pid 1 as everybody does; a death signal would come when its
@@ -276,57 +279,70 @@ static int exec_in_path(const char *const *argv, const char *const *env)
     }
 }
 
-static int enter_directory(const struct config *config, const char *cwd)
+/*** the whole way ***/
+
+static int place(struct guest_fds *fds)
 {
-    if (chdir(config->workspace) < 0 || (*cwd && chdir(cwd) < 0))
-        return -errno;
-    return 0;
+    bool channel = fds->channel_fd >= 0;
+    const int with_channel[] = { fds->stdio[0], fds->stdio[1], fds->stdio[2], fds->channel_fd,
+                                 fds->failure_fd };
+    const int without[] = { fds->stdio[0], fds->stdio[1], fds->stdio[2], fds->failure_fd };
+    int r = guest_place(channel ? with_channel : without, channel ? 5 : 4, 0);
+    if (r < 0)
+        return r;
+    fds->failure_fd = channel ? 4 : 3;
+    return fcntl(fds->failure_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-static int become_program(const struct config *config, const struct guest_exec *exec,
-                          const char **ret_step)
+int guest_prepare(const struct config *config, struct guest_fds *fds, const char **ret_step)
 {
+    int r = RUN_STEPS(config, before_descriptors, ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = "descriptors";
+    r = place(fds);
+    if (r < 0)
+        return r;
     prefer_for_oom();
     *ret_step = "become subreaper";
-    int r = exec->channel_fd >= 0 ? keep_orphans(config) : 0;
+    r = fds->channel_fd >= 0 ? keep_orphans(config) : 0;
     if (r == 0)
         r = RUN_STEPS(config, to_guest, ret_step);
     if (r < 0)
         return r;
     *ret_step = "enter directory";
-    r = enter_directory(config, exec->cwd);
+    r = enter_workspace(config);
     if (r < 0)
         return r;
     *ret_step = "load filter"; /* last: it forbids most of the above */
-    r = load_filter(config);
-    if (r < 0)
-        return r;
-    *ret_step = exec->argv[0];
-    return exec_in_path(exec->argv, exec->env);
+    return load_filter(config);
 }
 
-_Noreturn void guest_exec(const struct config *config, const struct guest_exec *exec)
+int guest_execute(const struct guest_program *program, const char **ret_step)
 {
-    const char *step = "";
-    int failure_fd = exec->failure_fd;
-    int r = RUN_STEPS(config, before_descriptors, &step);
-    if (r == 0) {
-        step = "descriptors";
-        const int with_channel[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2],
-                                     exec->channel_fd, failure_fd };
-        const int without[] = { exec->stdio[0], exec->stdio[1], exec->stdio[2], failure_fd };
-        bool channel = exec->channel_fd >= 0;
-        r = guest_place(channel ? with_channel : without, channel ? 5 : 4, 0);
-        if (r == 0) {
-            failure_fd = channel ? 4 : 3;
-            r = fcntl(failure_fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno
-                                                           : become_program(config, exec, &step);
-        }
-    }
-    struct guest_failure failure = { .code = -r };
+    *ret_step = "enter directory";
+    if (*program->cwd && chdir(program->cwd) < 0)
+        return -errno;
+    *ret_step = program->argv[0];
+    return exec_in_path(program->argv, program->env);
+}
+
+_Noreturn void guest_fail(int failure_fd, int code, const char *step)
+{
+    struct guest_failure failure = { .code = code };
     (void)snprintf(failure.step, sizeof(failure.step), "%s", step);
     (void)!write(failure_fd, &failure, sizeof(failure)); /* exit status 127 says it too */
     _exit(127);
+}
+
+_Noreturn void guest_exec(const struct config *config, struct guest_fds *fds,
+                          const struct guest_program *program)
+{
+    const char *step = "";
+    int r = guest_prepare(config, fds, &step);
+    if (r == 0)
+        r = guest_execute(program, &step);
+    guest_fail(fds->failure_fd, -r, step);
 }
 
 int guest_enter(const struct config *config, int in_fd, int out_fd)
@@ -339,10 +355,7 @@ int guest_enter(const struct config *config, int in_fd, int out_fd)
     r = guest_place(fds, 3, GUEST_IN);
     if (r < 0)
         return r;
-    r = RUN_STEPS(config, to_guest, &step);
-    if (r < 0)
-        return r;
-    return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
+    return RUN_STEPS(config, to_guest, &step);
 }
 
 int guest_join(const struct config *config, const char **ret_step)

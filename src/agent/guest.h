@@ -17,15 +17,27 @@ struct guest_failure {
     char step[60];
 };
 
-struct guest_exec {
+struct guest_program {
     const char *const *argv, *const *env; /* argv[0] is searched in env's PATH */
     const char *cwd;                      /* "" : the workspace; relative: below it */
+};
+struct guest_fds {
     int stdio[3];
     int channel_fd; /* becomes descriptor 3 of a kernel, whose orphans then stay below it; -1: none */
     int failure_fd; /* gets a struct guest_failure; closed by a successful exec */
 };
-/* Fails closed: a step that does not work is reported and the program does not run. */
-_Noreturn void guest_exec(const struct config *config, const struct guest_exec *exec);
+
+/* Makes the caller a process of the guest's in everything but the program: in its cgroup, with these
+ * descriptors and no other, undumpable, under the filter, in the workspace. 0; or -errno and where in
+ * *ret_step. fds->failure_fd is where it has been put, in either case. */
+int guest_prepare(const struct config *config, struct guest_fds *fds, const char **ret_step);
+/* After that. Returns only when it fails, as above. */
+int guest_execute(const struct guest_program *program, const char **ret_step);
+/* For a process that cannot go on. */
+_Noreturn void guest_fail(int failure_fd, int code, const char *step);
+/* All three. Fails closed: a step that does not work is reported and the program does not run. */
+_Noreturn void guest_exec(const struct config *config, struct guest_fds *fds,
+                          const struct guest_program *program);
 
 /* For work on files: keeps in_fd (may be -1) as 3, out_fd as 4, the workspace as 5, nothing else, and
  * becomes the guest, undumpable. 0 or -errno. */

@@ -42,6 +42,8 @@ int kernel_announce(struct kernel *kernel, uint32_t number, const struct frame_r
     kernel->status = 0;
     kernel->wall_ns = kernel->cpu_ns = kernel->closed_ns = 0;
     kernel->said_left = 0;
+    kernel->said_head = kernel->said_body = 0;
+    kernel->said_head_len = 0;
     kernel->cell = CELL_OUTSIDE;
     kernel->limits = (struct frame_cell){ .head_bytes = spec->head_bytes,
                                           .tail_bytes = spec->tail_bytes,
@@ -315,6 +317,28 @@ static void look_at_channel(struct kernel *kernel)
     }
 }
 
+/* Looks for the end of the kernel's last word in a cell. Nobody but the kernel suffers if it lies. */
+static void follow(struct kernel *kernel, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        if (kernel->said_head_len < FRAME_MESSAGE_HEAD) {
+            kernel->said_head |= (uint32_t)(unsigned char)*bytes << (8 * kernel->said_head_len++);
+            kernel->said_body = kernel->said_head & ~FRAME_MESSAGE_LAST;
+            bytes++, len--;
+        } else {
+            size_t part = len < kernel->said_body ? len : kernel->said_body;
+            kernel->said_body -= (uint32_t)part;
+            bytes += part, len -= part;
+        }
+        if (kernel->said_head_len < FRAME_MESSAGE_HEAD || kernel->said_body > 0)
+            continue;
+        if ((kernel->said_head & FRAME_MESSAGE_LAST) && kernel->cell == CELL_INSIDE)
+            kernel->close_asked = true;
+        kernel->said_head = 0;
+        kernel->said_head_len = 0;
+    }
+}
+
 /* Passes on a bounded amount of what was seen there. True when all of that is in the wire. */
 static bool pass_said(struct kernel *kernel)
 {
@@ -332,6 +356,7 @@ static bool pass_said(struct kernel *kernel)
     size_t len = kernel->said_left < room ? kernel->said_left : room;
     ssize_t n = read(kernel->channel_fd, wire_payload(kernel->wire), len);
     if (n > 0) {
+        follow(kernel, wire_payload(kernel->wire), (size_t)n);
         wire_commit(kernel->wire, FRAME_SAID, kernel->number, (size_t)n);
         kernel->said_left -= (size_t)n;
     } else if (n == 0 || errno != EINTR) {
@@ -432,6 +457,7 @@ void kernel_step(struct kernel *kernel)
         step_cell(kernel);
         step_output(kernel);
         step_channel(kernel);
+        step_cell(kernel); /* it may have said its last word */
         feed_step(&kernel->talk, kernel->wire, FRAME_TALK_MORE, kernel->number);
         watch_channel(kernel);
     }

@@ -15,7 +15,8 @@
  *
  *   OUTSIDE → LEADING   a cell has begun: what was written until then is sent, as far as it was kept
  *           → INSIDE    head and tail, as in a run
- *           → CLOSING   the server wants the end: up to where the pipes are now, the tails, the totals
+ *           → CLOSING   the kernel has said its last word, or the server wants the end: up to where the
+ *                       pipes are now, the tails, the totals
  *           → OUTSIDE
  *
  * The channel is read only when the wire has room, and written one chunk at a time: the agent holds no
@@ -62,6 +63,9 @@ struct kernel {
     short channel_ready;
     uint64_t closed_ns; /* when the other end of the channel went away; 0: it has not */
     size_t said_left;   /* bytes in the channel that may be passed on */
+    uint32_t said_head; /* of the message that is passed on, */
+    int said_head_len;  /* as far as it has come, */
+    uint32_t said_body; /* and bytes that follow it */
     bool last_look;     /* FLUSHING: no more than these */
     bool last_mark;     /* FLUSHING: and no more output than is marked */
     struct feed talk;

@@ -90,7 +90,8 @@ void link_kill(struct link *link);      /* SIGKILL to everything the run started
  * A program that keeps a language's state: one at a time, beside runs, which leave it and what it has
  * started alone. It is started like a run, with /dev/null as input and a stream socket as descriptor
  * 3. Over that go messages in both directions: u32 length, little endian, then as many bytes of JSON,
- * which neither agent nor link looks at.
+ * which neither agent nor link looks at. The kernel marks its last message of a cell in the length, so that
+ * the agent ends the cell at once.
  *
  *   1. link_kernel_start()
  *   2. link_kernel_cell()       from here on output counts anew, within these limits
@@ -142,8 +143,8 @@ int link_kernel_send(struct link *link, const char *json, size_t len, struct err
  * -EBUSY before on_cell_end of the last. */
 int link_kernel_cell(struct link *link, uint64_t head_bytes, uint64_t tail_bytes,
                      uint64_t flood_bytes, struct err *err);
-/* All that was written until now comes, then on_cell_end: code 0, bytes since the end of the last
- * cell, times since the beginning of this one. When the kernel ends first there is on_exit only.
+/* All that was written until now, or until the kernel's last message of this cell if called when that comes,
+ * comes, then on_cell_end: code 0, bytes since the end of the last cell, times since the beginning of this one. When the kernel ends first there is on_exit only.
  * -ENOENT without a kernel, -EINVAL without a cell, or asked twice. */
 typedef void link_cell_fn(const struct link_exit *totals, void *data);
 int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *data, struct err *err);
@@ -165,7 +166,7 @@ struct link_entry {
     const char *name; /* raw bytes, relative to the listed directory */
     enum link_file_type type;
     uint64_t size;
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns; /* the second: of any change; nobody can set it */
     uint32_t mode;
 };
 typedef void link_list_fn(int code, const struct link_entry *entries, size_t count, bool more,
@@ -187,6 +188,12 @@ int link_file_delete(struct link *link, const char *path, bool recursive, link_d
                      void *data, struct err *err);
 int link_file_move(struct link *link, const char *from, const char *to, link_done_fn *on_done,
                    void *data, struct err *err);
+/* Many files in one piece of work; `content` as frame.h has it for FILE_PACK and FILE_UNPACK. What is
+ * packed comes as bytes, at most `max`, and is not looked at here. */
+int link_file_pack(struct link *link, const char *content, size_t len, uint64_t max,
+                   link_data_fn *on_data, void *data, struct err *err);
+int link_file_unpack(struct link *link, const char *content, size_t len, link_done_fn *on_done,
+                     void *data, struct err *err);
 /* Free bytes and inodes of /workspace: size = bytes free, len = inodes free (bytes NULL). */
 int link_file_space(struct link *link, link_data_fn *on_data, void *data, struct err *err);
 

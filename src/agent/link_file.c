@@ -123,17 +123,56 @@ int link_file_read(struct link *link, const char *path, uint64_t offset, uint64_
     return 0;
 }
 
+/* Work with content: what it is about is in it, or in the path. */
+static int add_content(struct link *link, enum frame_file_op op, const char *path,
+                       const char *bytes, size_t len, struct link_file **ret, struct err *err)
+{
+    struct frame_file request = { .op = op, .len = len };
+    int r = add_file(link, &request, path, "", ret, err);
+    if (r < 0)
+        return r;
+    (*ret)->content = xmalloc(len);
+    if (len)
+        memcpy((*ret)->content, bytes, len);
+    return 0;
+}
+
 int link_file_write(struct link *link, const char *path, const char *bytes, size_t len,
                     link_done_fn *on_done, void *data, struct err *err)
 {
     struct link_file *file;
-    struct frame_file request = { .op = FILE_WRITE, .len = len };
-    int r = add_file(link, &request, path, "", &file, err);
+    int r = add_content(link, FILE_WRITE, path, bytes, len, &file, err);
     if (r < 0)
         return r;
-    file->content = xmalloc(len);
-    if (len)
-        memcpy(file->content, bytes, len);
+    file->on_done = on_done;
+    file->data = data;
+    send_next(link);
+    return 0;
+}
+
+int link_file_pack(struct link *link, const char *content, size_t len, uint64_t max,
+                   link_data_fn *on_data, void *data, struct err *err)
+{
+    struct link_file *file;
+    if (max > BUF_NO_CEILING)
+        return err_sys(err, EFBIG, "pack");
+    int r = add_content(link, FILE_PACK, "", content, len, &file, err);
+    if (r < 0)
+        return r;
+    file->got.max = (size_t)max;
+    file->on_data = on_data;
+    file->data = data;
+    send_next(link);
+    return 0;
+}
+
+int link_file_unpack(struct link *link, const char *content, size_t len, link_done_fn *on_done,
+                     void *data, struct err *err)
+{
+    struct link_file *file;
+    int r = add_content(link, FILE_UNPACK, "", content, len, &file, err);
+    if (r < 0)
+        return r;
     file->on_done = on_done;
     file->data = data;
     send_next(link);
@@ -270,6 +309,7 @@ static bool unpack(struct link_file *file, struct link_entry *entries)
             .type = (enum link_file_type)entry.type,
             .size = entry.size,
             .mtime_ns = entry.mtime_ns,
+            .ctime_ns = entry.ctime_ns,
             .mode = entry.mode,
         };
         last = (struct frame_entry){ .name = to, .name_len = entry.name_len };
@@ -326,7 +366,7 @@ static const char *take_end(struct link *link, struct link_file *file, const str
             !unpack(file, entries))
             return "the agent sent a list that is none";
     }
-    if (file->request.op == FILE_WRITE && end.code == 0 && file->content_sent < file->request.len)
+    if (end.code == 0 && file->content_sent < file->request.len)
         return "the agent claims to have written what it has not got";
     link->n_files--;
     finish(link, file, &end, entries);

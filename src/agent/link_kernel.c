@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTH = 4 }; /* bytes before each message */
+enum { LENGTH = FRAME_MESSAGE_HEAD };
 
 /*** asking ***/
 
@@ -112,6 +112,7 @@ int link_kernel_cell(struct link *link, uint64_t head_bytes, uint64_t tail_bytes
     if (head_bytes > INT64_MAX)
         head_bytes = INT64_MAX; /* so that sums are what they seem */
     kernel->in_cell = true;
+    kernel->said_last = false;
     kernel->cell_start_ns = uv_hrtime();
     kernel->head_bytes = head_bytes;
     kernel->tail_bytes = tail_bytes;
@@ -134,7 +135,8 @@ int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *dat
     kernel->cell_ends = true;
     kernel->on_cell_end = on_cell_end;
     kernel->cell_data = data;
-    say(link, FRAME_CELL_END, NULL, 0);
+    if (!kernel->said_last) /* else the agent knows */
+        say(link, FRAME_CELL_END, NULL, 0);
     return 0;
 }
 
@@ -199,21 +201,25 @@ static bool counts_agree(const struct link_kernel_state *kernel, const struct fr
 
 /*** messages ***/
 
-static void break_kernel(struct link *link, uint32_t length)
+static void break_kernel(struct link *link, const char *how)
 {
     struct link_kernel_state *kernel = &link->kernel;
-    (void)snprintf(kernel->broken, sizeof(kernel->broken), "the kernel sent a message of %lu bytes",
-                   (unsigned long)length);
+    (void)snprintf(kernel->broken, sizeof(kernel->broken), "%s", how);
     buf_done(&kernel->said);
     link_kernel_kill(link);
 }
 
+static uint32_t head_of(const struct buf *said)
+{
+    uint32_t head = 0;
+    for (int i = 0; i < LENGTH; i++)
+        head |= (uint32_t)(unsigned char)said->data[i] << (8 * i);
+    return head;
+}
+
 static uint32_t length_of(const struct buf *said)
 {
-    uint32_t length = 0;
-    for (int i = 0; i < LENGTH; i++)
-        length |= (uint32_t)(unsigned char)said->data[i] << (8 * i);
-    return length;
+    return head_of(said) & ~FRAME_MESSAGE_LAST;
 }
 
 /* As much as belongs to the message that is being read; how much that was. */
@@ -225,8 +231,11 @@ static size_t add_said(struct link *link, const char *bytes, size_t len)
     (void)buf_add(said, bytes, part); /* the ceiling is that of the longest message */
     if (said->len == LENGTH) {
         uint32_t length = length_of(said);
+        char how[64];
+        (void)snprintf(how, sizeof(how), "the kernel sent a message of %lu bytes",
+                       (unsigned long)length);
         if (length == 0 || length > LINK_KERNEL_MESSAGE_MAX)
-            break_kernel(link, length);
+            break_kernel(link, how);
     }
     return part;
 }
@@ -245,6 +254,7 @@ static const char *take_said(struct link *link, const struct frame *frame)
             continue;
         auto_buf message = kernel->said;
         kernel->said = BUF_INIT(LENGTH + LINK_KERNEL_MESSAGE_MAX);
+        kernel->said_last = head_of(&message) & FRAME_MESSAGE_LAST;
         if (kernel->events.on_message)
             kernel->events.on_message(message.data + LENGTH, message.len - LENGTH, kernel->data);
     }
@@ -267,7 +277,8 @@ static const char *take_cell_done(struct link *link, const struct frame *frame)
 {
     struct link_kernel_state *kernel = &link->kernel;
     struct frame_exit said;
-    if (!kernel->cell_ends || frame_exit_get(frame, &said) < 0 || said.failed || said.signaled ||
+    bool asked = kernel->cell_ends;
+    if (!kernel->in_cell || frame_exit_get(frame, &said) < 0 || said.failed || said.signaled ||
         said.flooded || said.code)
         return "the agent ended a cell that is none";
     if (!counts_agree(kernel, &said))
@@ -278,7 +289,9 @@ static const char *take_cell_done(struct link *link, const struct frame *frame)
     kernel->kept_bytes = kernel->tail_bytes;
     kernel->head_bytes = kernel->tail_bytes = 0;
     kernel->out = kernel->err = (struct link_kernel_output){ 0 };
-    if (kernel->on_cell_end)
+    if (!asked && !kernel->broken[0]) /* what it called its last word was none to us */
+        break_kernel(link, "the kernel ended a cell without a result");
+    else if (asked && kernel->on_cell_end)
         kernel->on_cell_end(&totals, kernel->cell_data); /* may begin the next, or free the link */
     return NULL;
 }

@@ -61,6 +61,7 @@ struct link_kernel_state {
     size_t talk_at;
     bool talk_asked; /* one chunk may be sent */
     struct buf said; /* length and bytes of a message from it, not whole yet */
+    bool said_last;  /* with its latest message the cell ends */
 
     bool in_cell, cell_ends; /* its end has been asked for */
     link_cell_fn *on_cell_end;

@@ -1,6 +1,7 @@
 #include "agent/order.h"
 #include "agent/door.h"
 #include "agent/guest.h"
+#include "agent/pipes.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -149,53 +150,6 @@ int order_complete(struct order *order)
 
 /*** start ***/
 
-struct pipes {
-    int in[2], out[2], err[2], failure[2], channel[2];
-};
-
-static void pipes_close(struct pipes *pipes)
-{
-    for (int i = 0; i < 2; i++) {
-        close_slot(&pipes->in[i]);
-        close_slot(&pipes->out[i]);
-        close_slot(&pipes->err[i]);
-        close_slot(&pipes->failure[i]);
-        close_slot(&pipes->channel[i]);
-    }
-}
-
-/* Our ends do not block; the guest's do, as programs expect. */
-static int make_pipe(int fds[2], int ours)
-{
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    return fcntl(fds[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-static int make_channel(int fds[2])
-{
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
-        return -errno;
-    return fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-static int pipes_open(struct pipes *pipes, bool with_input, bool with_channel)
-{
-    int r = make_pipe(pipes->out, 0);
-    if (r == 0)
-        r = make_pipe(pipes->err, 0);
-    if (r == 0)
-        r = make_pipe(pipes->failure, 0);
-    if (r == 0 && with_channel)
-        r = make_channel(pipes->channel);
-    if (r < 0)
-        return r;
-    if (with_input)
-        return make_pipe(pipes->in, 1);
-    pipes->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return pipes->in[0] < 0 ? -errno : 0;
-}
-
 /* A kernel lets SIGINT in when it has a handler: an interrupt that comes before must wait, from the
  * fork on. */
 static pid_t fork_holding_interrupts(const struct config *config)
@@ -213,24 +167,22 @@ static pid_t fork_holding_interrupts(const struct config *config)
 
 bool order_launch(struct order *order, bool with_channel, struct process *ret)
 {
-    struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-    int r = pipes_open(&pipes, order->spec.input_len > 0, with_channel);
+    struct pipes pipes;
+    int r = pipes_open(&pipes, (order->spec.input_len > 0 ? PIPES_INPUT : 0u) |
+                                   (with_channel ? PIPES_CHANNEL : 0u));
     if (r < 0) {
-        pipes_close(&pipes);
         order_fail(order, -r, "make pipes");
         return false;
     }
     pid_t pid = with_channel ? fork_holding_interrupts(order->config) : guest_fork(order->config);
     if (pid == 0) {
-        const struct guest_exec exec = {
-            .argv = order->argv,
-            .env = order->env,
-            .cwd = order->cwd,
+        const struct guest_program program = { order->argv, order->env, order->cwd };
+        struct guest_fds fds = {
             .stdio = { pipes.in[0], pipes.out[1], pipes.err[1] },
             .channel_fd = pipes.channel[1],
             .failure_fd = pipes.failure[1],
         };
-        guest_exec(order->config, &exec);
+        guest_exec(order->config, &fds, &program);
     }
     if (pid < 0) {
         pipes_close(&pipes);
@@ -298,14 +250,15 @@ static int send_order(const struct order *order, uint32_t number, const int fds[
 
 bool order_join(struct order *order, uint32_t number, struct process *ret)
 {
-    struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-    int r = order->config->door_fd < 0 ? -ENOTCONN : pipes_open(&pipes, false, true);
+    struct pipes pipes;
+    int r = order->config->door_fd < 0 ? -ENOTCONN : pipes_open(&pipes, PIPES_CHANNEL);
     if (r == 0) {
         const int fds[DOOR_FDS] = { pipes.in[0], pipes.out[1], pipes.err[1], pipes.channel[1] };
         r = send_order(order, number, fds);
+        if (r < 0)
+            pipes_close(&pipes);
     }
     if (r < 0) {
-        pipes_close(&pipes);
         order_absent(order, -r, "open the door");
         return false;
     }

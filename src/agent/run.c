@@ -9,12 +9,23 @@ void run_init(struct run *run, const struct config *config, struct wire *wire)
     run->wire = wire;
     run->state = RUN_IDLE;
     order_init(&run->order, config, "code"); /* LINK_CODE_PATH */
+    understudy_init(&run->understudy);
     capture_init(&run->out, FRAME_IS_STDOUT);
     capture_init(&run->err, FRAME_IS_STDERR);
     feed_init(&run->input);
 }
 
 /*** start ***/
+
+void run_prepare(struct run *run)
+{
+    understudy_make(&run->understudy, &run->order);
+}
+
+void run_unprepare(struct run *run)
+{
+    understudy_dismiss(&run->understudy);
+}
 
 int run_announce(struct run *run, uint32_t number, const struct frame_run *spec)
 {
@@ -47,7 +58,8 @@ static void launch(struct run *run)
     const struct frame_run *spec = &run->order.spec;
     struct process process;
     run->start_ns = clock_ns();
-    if (!order_launch(&run->order, /* with_channel= */ false, &process))
+    if (!understudy_send(&run->understudy, &run->order, &process) &&
+        !order_launch(&run->order, /* with_channel= */ false, &process))
         return;
     run->pid = process.pid;
     capture_begin(&run->out, process.out_fd, spec->head_bytes, spec->tail_bytes);
@@ -101,6 +113,8 @@ static uint64_t timeval_ns(struct timeval time)
 
 void run_reaped(struct run *run, pid_t pid, int status, const struct rusage *usage)
 {
+    if (understudy_reaped(&run->understudy, pid))
+        return;
     if (run->state != RUN_GOING && run->state != RUN_ENDING)
         return;
     run->cpu_ns += timeval_ns(usage->ru_utime) + timeval_ns(usage->ru_stime);

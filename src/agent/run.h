@@ -16,6 +16,7 @@
 #include "agent/capture.h"
 #include "agent/feed.h"
 #include "agent/order.h"
+#include "agent/understudy.h"
 
 #include <sys/resource.h>
 
@@ -27,7 +28,8 @@ struct run {
     enum run_state state;
     uint32_t number; /* of this run, or of the last */
     struct order order;
-    bool kill_early; /* asked to die before it was started */
+    struct understudy understudy; /* until the first run, or a kernel */
+    bool kill_early;              /* asked to die before it was started */
 
     pid_t pid;  /* of the main process; 0: none, or reaped */
     int status; /* as wait() says it */
@@ -39,6 +41,11 @@ struct run {
 };
 
 void run_init(struct run *run, const struct config *config, struct wire *wire);
+
+/* Has a process ready for the first run; without one that is forked when it comes. */
+void run_prepare(struct run *run);
+/* Somebody else's code is about to come, which shall never live beside that process. */
+void run_unprepare(struct run *run);
 
 /* Frames from the server. 0, or -EPROTO. */
 int run_announce(struct run *run, uint32_t number, const struct frame_run *spec);

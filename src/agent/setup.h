@@ -32,7 +32,7 @@
  *     CAP_SETGID and CAP_SETPCAP in its user namespace at exec. It empties the bounding set and keeps
  *     the first three; guests get none.
  *   - The filter does not stand in the way of what the agent does between loading it and the guest's
- *     first instruction: execve, write, exit_group.
+ *     first instruction: read, chdir, execve, write, exit_group.
  *   - Where guest and agent share a uid, the filter must also keep the guest from prlimit64,
  *     sched_setattr/-affinity/-scheduler, setpriority and ioprio_set on other processes: the kernel
  *     protects pid 1 from signals and, being undumpable, from ptrace, but not from these.

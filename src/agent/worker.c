@@ -118,7 +118,7 @@ int work_parent(const char *clean, bool make, const char **ret_name)
 static int (*const ops[])(struct work *work) = {
     [FILE_READ] = work_read,   [FILE_WRITE] = work_write,   [FILE_LIST] = work_list,
     [FILE_STAT] = work_stat,   [FILE_DELETE] = work_delete, [FILE_MOVE] = work_move,
-    [FILE_SPACE] = work_space,
+    [FILE_SPACE] = work_space, [FILE_PACK] = work_pack,     [FILE_UNPACK] = work_unpack,
 };
 
 static int do_work(const struct config *config, struct work *work)

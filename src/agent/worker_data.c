@@ -9,9 +9,9 @@
 
 /*** read ***/
 
-static int open_regular(const char *clean, struct stat *ret)
+int work_open_regular(const char *clean, enum path_links links, struct stat *ret)
 {
-    int fd = path_open(GUEST_WORKSPACE, clean, O_RDONLY, PATH_LINKS_BENEATH);
+    int fd = path_open(GUEST_WORKSPACE, clean, O_RDONLY, links);
     if (fd < 0)
         return fd == -ENXIO ? -EINVAL : fd; /* a socket cannot even be opened */
     int r = fstat(fd, ret) < 0 ? -errno : 0;
@@ -25,7 +25,7 @@ static int open_regular(const char *clean, struct stat *ret)
 int work_read(struct work *work)
 {
     struct stat info;
-    int fd = open_regular(work->path, &info);
+    int fd = work_open_regular(work->path, PATH_LINKS_BENEATH, &info);
     if (fd < 0)
         return fd;
     uint64_t offset = work->request->offset, left = work->request->max;
@@ -53,15 +53,16 @@ int work_read(struct work *work)
 
 /*** write ***/
 
-static int write_chunk(int fd, const char *bytes, size_t len)
+int work_write_all(int fd, const char *bytes, size_t len, off_t offset)
 {
     while (len) {
-        ssize_t n = write(fd, bytes, len);
+        ssize_t n = pwrite(fd, bytes, len, offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
         bytes += n;
+        offset += n;
         len -= (size_t)n;
     }
     return 0;
@@ -69,6 +70,7 @@ static int write_chunk(int fd, const char *bytes, size_t len)
 
 static int copy_content(struct work *work, int fd)
 {
+    off_t at = 0;
     for (uint64_t left = work->request->len; left;) {
         size_t room;
         char *buf = work_room(work, &room);
@@ -77,9 +79,10 @@ static int copy_content(struct work *work, int fd)
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -ECANCELED;
-        int r = write_chunk(fd, buf, (size_t)n);
+        int r = work_write_all(fd, buf, (size_t)n, at);
         if (r < 0)
             return r;
+        at += n;
         left -= (uint64_t)n;
         if (work_late(work))
             return -ETIMEDOUT;

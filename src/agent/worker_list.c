@@ -113,13 +113,19 @@ static enum frame_entry_type type_of(mode_t mode)
                            : ENTRY_OTHER;
 }
 
+static int64_t in_ns(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
 static void say_entry(struct work *work, const struct stat *info, const char *name, size_t len)
 {
     struct frame_entry entry = {
         .type = type_of(info->st_mode),
         .mode = info->st_mode & 07777,
         .size = (uint64_t)info->st_size,
-        .mtime_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+        .mtime_ns = in_ns(info->st_mtim),
+        .ctime_ns = in_ns(info->st_ctim),
         .name = name,
         .name_len = len,
     };

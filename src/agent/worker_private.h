@@ -25,6 +25,11 @@ void work_add(struct work *work, size_t len);
 void work_flush(struct work *work);
 bool work_late(const struct work *work);
 
+/* All of the bytes, or -errno. */
+int work_write_all(int fd, const char *bytes, size_t len, off_t offset);
+/* A regular file for reading, and what it is; or -errno: -EISDIR, -EINVAL for what is no file. */
+int work_open_regular(const char *clean, enum path_links links, struct stat *ret);
+
 /* Opens the directory that holds the last name of a clean path; makes it and its parents if asked.
  * -EBUSY for the workspace itself, which has no name. */
 int work_parent(const char *clean, bool make, const char **ret_name);
@@ -46,5 +51,7 @@ int work_stat(struct work *work);   /* worker_list.c */
 int work_delete(struct work *work); /* worker_names.c */
 int work_move(struct work *work);   /* worker_names.c */
 int work_space(struct work *work);  /* worker_names.c */
+int work_pack(struct work *work);   /* worker_many.c */
+int work_unpack(struct work *work); /* worker_many.c */
 
 #endif

@@ -71,6 +71,47 @@ static void check_docker(struct examination *exam)
               "");
 }
 
+/*** Packages ***/
+
+/* Which program installs them, as installer.py looks for it; NULL: it is not there. */
+static char *find_installer(const struct config *config)
+{
+    enum package_installer wanted = (enum package_installer)config->package_installer;
+    if (wanted == PACKAGE_INSTALLER_PIP)
+        return xstrdup("pip");
+    auto_free char *own = xasprintf("%s/bin/uv", config->runtime);
+    if (config->runtime[0] && access(own, X_OK) == 0)
+        return steal_ptr(&own);
+    char *found = find_program("uv");
+    return found || wanted == PACKAGE_INSTALLER_UV ? found : xstrdup("pip, for there is no uv");
+}
+
+static void check_packages(struct examination *exam, const struct config *config,
+                           const struct installer *installer)
+{
+    enum { MIB = 1 << 20 };
+    if (!installer->packages) {
+        add_check(exam, "packages", config->packages_enabled ? ENGINE_WARNING : ENGINE_OK,
+                  config->packages_enabled ? installer->failure.msg : "off (packages_enabled)",
+                  config->packages_enabled ? "see package_dir and package_wheels" : "");
+        return;
+    }
+    size_t sets;
+    uint64_t bytes;
+    packages_kept(installer->packages, &sets, &bytes);
+    auto_free char *kept =
+        xasprintf("%zu sets, %.0f of at most %.0f MiB, in %s", sets, (double)bytes / MIB,
+                  (double)config->package_cache_size / MIB, installer->dir);
+    auto_free char *program = find_installer(config);
+    const char *index = config->package_index;
+    auto_free char *from = xasprintf("%s, from %s", program ? program : "uv is not found",
+                                     *index ? index : "its default index");
+    add_check(exam, "packages", ENGINE_OK, kept, "");
+    add_check(exam, "package installer", program ? ENGINE_OK : ENGINE_WARNING, from,
+              program ? ""
+                      : "tools/runtime makes a runtime with uv, or set package_installer to pip");
+}
+
 /*** A sandbox, tried ***/
 
 struct trial {
@@ -88,7 +129,7 @@ static void on_done(const struct run_result *result, void *data)
     uv_stop(&trial->loop);
 }
 
-static int try_sandbox(struct trial *trial, const struct config *config, unsigned *ret_layers,
+static int try_sandbox(struct trial *trial, const struct config *config, struct examination *exam,
                        struct err *err)
 {
     static const char *const argv[] = { "true", NULL };
@@ -97,12 +138,13 @@ static int try_sandbox(struct trial *trial, const struct config *config, unsigne
     struct config lean = *config; /* shallow */
     struct sandboxes sandboxes;
     struct run *run;
+    lean.workspace = CONFIG_WORKSPACE_MEMORY;
     lean.pool_enabled = false;
-    lean.packages_enabled = false;
     uv_loop_init(&trial->loop);
     int r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);
     if (r == 0) {
-        *ret_layers = engine_layers(sandboxes.engine);
+        exam->layers = engine_layers(sandboxes.engine);
+        check_packages(exam, config, &sandboxes.installer);
         r = session_run(sandboxes.sessions, &spec, &events, trial, &run, err);
     }
     if (r == 0)
@@ -116,7 +158,7 @@ static void check_sandbox(struct examination *exam, const struct config *config)
 {
     struct trial trial = { 0 };
     struct err err = { 0 };
-    if (try_sandbox(&trial, config, &exam->layers, &err) < 0) {
+    if (try_sandbox(&trial, config, exam, &err) < 0) {
         add_check(exam, "sandbox", ENGINE_PROBLEM, err.msg, "see the problems above");
         return;
     }

@@ -120,6 +120,7 @@ static void describe_network(struct installer *installer, const struct config *c
 static void give_up(struct installer *installer, const struct err *err)
 {
     log_warning("packages cannot be installed: %s", err->msg);
+    installer->failure = *err;
     packages_free(steal_ptr(&installer->packages));
 }
 

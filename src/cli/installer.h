@@ -7,7 +7,7 @@
  *   3. installer_close()     before the first engine is closed
  *
  * A server that cannot install packages still runs code, so neither step fails: a warning says why,
- * and `packages` is NULL.
+ * as does `failure`, and `packages` is NULL.
  */
 #ifndef BELLJAR_CLI_INSTALLER_H
 #define BELLJAR_CLI_INSTALLER_H
@@ -22,6 +22,7 @@ struct installer {
     char *dir, *interpreter, *certificates;
     char **env;
     size_t n_env;
+    struct err failure; /* code 0: none */
 };
 
 /* `config`, `state_dir` and `python` outlive it. */

@@ -145,7 +145,8 @@ static int run_code(const struct config *config, const char *language, const str
     static const struct run_events events = { .on_output = on_output, .on_done = on_done };
     struct one_run one = { .items = items };
     struct config lean = *config; /* shallow */
-    lean.pool_enabled = false;    /* nothing comes after this one */
+    lean.workspace = CONFIG_WORKSPACE_MEMORY;
+    lean.pool_enabled = false; /* nothing comes after this one */
     /* Few programs install something; the others start sooner. */
     lean.packages_enabled &= code->len && memmem(code->data, code->len, "pip", 3);
     uv_loop_init(&one.loop);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "session/store.h"
 #include "tools/watch.h"
 
 #include <errno.h>
@@ -39,6 +40,37 @@ static int make_state_dir(const char *path, struct err *err)
                        "write to",
                        path);
     return 0;
+}
+
+static char *default_workspace_dir(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    if (geteuid() == 0)
+        return xstrdup("/var/lib/belljar/sessions");
+    if (state && state[0] == '/')
+        return xasprintf("%s/belljar/sessions", state);
+    return home && home[0] == '/' ? xasprintf("%s/.local/state/belljar/sessions", home) : NULL;
+}
+
+/* Where files of sessions are kept, while we may still make it; NULL: they are not. */
+static int open_store(const struct config *config, const char *profile, struct store **ret,
+                      struct err *err)
+{
+    *ret = NULL;
+    if (config->workspace != CONFIG_WORKSPACE_DISK)
+        return 0;
+    uint64_t age = config->workspace_max_age_ms, idle = config->session_timeout_ms;
+    auto_free char *dir =
+        config->workspace_dir[0] ? xstrdup(config->workspace_dir) : default_workspace_dir();
+    const struct store_options options = {
+        .dir = dir,
+        .profile = profile,
+        .uid = geteuid() == 0 ? (uid_t)config->server_uid : geteuid(),
+        .max_bytes = config->workspace_dir_size,
+        .max_age_ms = age > idle ? age : idle,
+    };
+    return dir ? store_open(&options, ret, err)
+               : err_set(err, EINVAL, "workspace_dir: say where files of sessions are to be kept");
 }
 
 /*** Options ***/
@@ -145,11 +177,14 @@ static void guest_options_done(struct guest_options *guest)
 
 static struct session_options session_options(const struct guest_options *guest,
                                               const struct config *config,
-                                              struct packages *packages)
+                                              struct packages *packages, struct store *store)
 {
     /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
     size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
     return (struct session_options){
+        .disk = { .store = store,
+                  .max_age_ms = config->workspace_max_age_ms,
+                  .save_timeout_ms = config->workspace_save_timeout_ms },
         .idle_timeout_ms = config->session_timeout_ms,
         .max_sessions = (size_t)config->max_sessions,
         .max_sessions_per_owner = (size_t)config->max_sessions_per_client,
@@ -304,16 +339,20 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
 {
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
+    struct store *store = NULL;
     int r = read_guest_options(&ret->guest, config, config->profile, err);
+    if (r == 0)
+        r = open_store(config, config->profile, &store, err);
     if (r == 0)
         r = open_engine(ret, loop, config, strict, err);
     if (r < 0) {
+        store_close(store);
         sandboxes_close(ret);
         return r;
     }
     say_what_is_missing(ret->engine);
     const struct session_options options =
-        session_options(&ret->guest, config, ret->installer.packages);
+        session_options(&ret->guest, config, ret->installer.packages, store);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
@@ -324,14 +363,17 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
                   const char *profile, struct toolbox **ret, struct err *err)
 {
     struct more_sandboxes *more = xcalloc(1, sizeof(*more));
+    struct store *store = NULL;
     int r = read_guest_options(&more->guest, config, profile, err);
+    if (r == 0)
+        r = open_store(config, profile, &store, err);
     if (r < 0) {
         guest_options_done(&more->guest);
         free(more);
         return r;
     }
     struct session_options options =
-        session_options(&more->guest, config, sandboxes->installer.packages);
+        session_options(&more->guest, config, sandboxes->installer.packages, store);
     options.kernel_pool_size = 0; /* what is made ahead is for the chosen profile */
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);

@@ -94,6 +94,8 @@ static void metrics_page(const struct web *web, struct http_request *req)
     sessions_stats(web->sandboxes->sessions, &sessions);
     struct engine_stats engine;
     engine_stats(web->sandboxes->engine, &engine);
+    struct package_stats packages;
+    packages_stats(web->sandboxes->installer.packages, &packages);
     const struct {
         const char *name, *type, *help;
         double value;
@@ -143,6 +145,22 @@ static void metrics_page(const struct web *web, struct http_request *req)
         { "belljar_kernel_pool_failures_total", "counter",
           "Kernels that could not be made ahead, or ended while they waited.",
           (double)sessions.kernel_failures },
+        { "belljar_saves_total", "counter",
+          "Times that files of a session were to be saved to disk.", (double)sessions.saves_total },
+        { "belljar_save_failures_total", "counter", "Those that did not save all.",
+          (double)sessions.save_failures },
+        { "belljar_package_installs_total", "counter", "Sets of packages that were installed.",
+          (double)packages.installs_total },
+        { "belljar_package_cache_hits_total", "counter",
+          "Requests for packages that had been installed before.", (double)packages.hits_total },
+        { "belljar_package_failures_total", "counter", "Installs that came to nothing.",
+          (double)packages.failures_total },
+        { "belljar_package_bytes_total", "counter", "Bytes of packages that were installed.",
+          (double)packages.bytes_total },
+        { "belljar_package_installs_running", "gauge", "Installs under way.",
+          (double)packages.running },
+        { "belljar_package_installs_waiting", "gauge", "Installs that wait for others.",
+          (double)packages.waiting },
         { "process_resident_memory_bytes", "gauge", "Resident memory of the server.",
           resident_bytes() },
     };

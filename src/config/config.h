@@ -24,6 +24,7 @@
 struct buf;
 
 enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
+enum config_workspace { CONFIG_WORKSPACE_MEMORY, CONFIG_WORKSPACE_DISK };
 enum config_installer { CONFIG_INSTALLER_AUTO, CONFIG_INSTALLER_UV, CONFIG_INSTALLER_PIP };
 
 struct config_list {
@@ -117,6 +118,10 @@ struct config {
     size_t file_size_limit;
     size_t workspace_size, tmp_size, shm_size;
     int64_t workspace_files, tmp_files;
+    enum config_workspace workspace;
+    char *workspace_dir;
+    size_t workspace_dir_size;
+    uint64_t workspace_max_age_ms, workspace_save_timeout_ms;
 
     /* Sessions and runs */
     uint64_t session_timeout_ms;
@@ -204,6 +209,9 @@ int config_load_host(const char *file, const struct config_sources *sources, str
 /* Where a profile that serves HTTP listens if nobody says: all addresses if clients must show a token
  * (or need not by the operator's word), else loopback. */
 const char *config_default_host(const struct config *config);
+
+/* Where the value of an option came from, for people: "default", "flag --http". Owned by the caller. */
+char *config_origin_of(const struct config *config, const char *option);
 
 /* `text` is what a file that token_file names holds; used by config_load_host(). */
 int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err);

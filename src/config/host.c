@@ -95,8 +95,10 @@ static int load_token(struct config *config, struct err *err)
 {
     auto_buf text = BUF_INIT(TOKEN_FILE_MAX + 1);
     int r = read_file(config->token_file, TOKEN_FILE_MAX, &text, err);
-    if (r < 0)
-        return err_wrap(err, "token_file");
+    if (r < 0) {
+        auto_free char *from = config_origin_of(config, "token_file");
+        return err_wrap(err, "%s: token_file: must be a file that can be read", from);
+    }
     r = config_use_token_file(config, buf_str(&text), text.len, err);
     explicit_bzero(text.data, text.cap);
     return r;

@@ -445,6 +445,11 @@ const char *config_default_host(const struct config *config)
     return guarded ? "0.0.0.0" : "127.0.0.1";
 }
 
+char *config_origin_of(const struct config *config, const char *option)
+{
+    return origin_text(origin_of(config, option_find(option)));
+}
+
 int config_use_token_file(struct config *config, const char *text, size_t len, struct err *err)
 {
     const struct option *option = option_find("token");

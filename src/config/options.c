@@ -189,6 +189,9 @@ static const char *const installers[] = { "auto", "uv", "pip", NULL };
 _Static_assert(CONFIG_INSTALLER_AUTO == 0 && CONFIG_INSTALLER_UV == 1 && CONFIG_INSTALLER_PIP == 2,
                "installers");
 
+static const char *const workspaces[] = { "memory", "disk", NULL };
+_Static_assert(CONFIG_WORKSPACE_MEMORY == 0 && CONFIG_WORKSPACE_DISK == 1, "workspaces");
+
 /* Python's names of levels. */
 static const char *python_level(const char *text)
 {
@@ -217,6 +220,12 @@ static const char *loose_switch(const char *text)
     return str_eq(text, "1") || strcasecmp(text, "true") == 0 || strcasecmp(text, "yes") == 0
                ? "true"
                : "false";
+}
+
+/* NOTEBOOKS_FOLDER: who names a directory for files wants them there. */
+static const char *disk_if_named(const char *text)
+{
+    return *text ? "disk" : NULL;
 }
 
 /* The profiles that have names of their own for some options; see docs/profiles.md. */
@@ -482,6 +491,26 @@ const struct option config_options[] = {
                 "than memory_limit.") },
     { LIMITS, INT("workspace_files", workspace_files, "100000", 16, 100000000,
         .help = "Files in /workspace.") },
+    { LIMITS, ENUM("workspace", workspace, enum config_workspace, workspaces, "memory",
+        .aliases = { { INTERPRETER, "NOTEBOOKS_FOLDER", .translate = disk_if_named } },
+        .help = "Whether files of a session end with it (memory), or are also kept in workspace_dir "
+                "and found again by whoever comes back with its id, after a restart, too (disk). "
+                "Code works in memory either way; after each run what has changed is copied.") },
+    { LIMITS, STRING("workspace_dir", workspace_dir, "", 0, PATH, .placeholder = "DIRECTORY",
+        .aliases = { { INTERPRETER, "NOTEBOOKS_FOLDER" } },
+        .help = "Where the files of sessions are kept if workspace is disk. Not set: "
+                "/var/lib/belljar/sessions for root, else belljar/sessions in $XDG_STATE_HOME or "
+                "~/.local/state.") },
+    { LIMITS, SIZE("workspace_dir_size", workspace_dir_size, "10g", MB, 1024.0 * GB * 16,
+        .help = "Size of workspace_dir with all sessions; beyond it nothing more is kept, and "
+                "answers say so.") },
+    { LIMITS, DURATION("workspace_max_age", workspace_max_age, "30d", 0, 3650.0 * DAY,
+        .aliases = { { INTERPRETER, .fallback = "0" } }, /* a session that expires loses its files */
+        .help = "How long files are kept there without being used, but at least session_timeout. "
+                "Less than that: they go with a session that was idle for too long.") },
+    { LIMITS, DURATION("workspace_save_timeout", workspace_save_timeout, "30s", 10, HOUR,
+        .help = "How long copying what one run has changed may take; then the copy stays as it was, "
+                "and the answer says so.") },
     { LIMITS, SIZE("tmp_size", tmp_size, "256m", MB, 1024.0 * GB,
         .aliases = { { PYDOCKER, .fallback = "128m" }, { CODEMODE, .fallback = "128m" } },
         .help = "Size of /tmp, in memory like /workspace.") },
@@ -650,11 +679,6 @@ const struct option_unused config_unused[] = {
       { "true" },
       "only /workspace and /tmp of a sandbox can be written to" },
     { CODEMODE, "SANDBOX_IMAGE", NULL, { "python:3.12-slim" }, NO_IMAGES },
-    { INTERPRETER,
-      "NOTEBOOKS_FOLDER",
-      NULL,
-      { "notebooks" },
-      "files of a session are kept in memory and end with it" },
     { INTERPRETER, "JUPYTER_PLATFORM_DIRS", NULL, { "1" }, "code always finds it set to 1" },
     { 0 },
 };

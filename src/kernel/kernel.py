@@ -84,11 +84,30 @@ lower_signal = copy_of(sys.modules["_signal"])
 SIGINT, SIG_BLOCK, SIG_UNBLOCK = map(int, (signal.SIGINT, signal.SIG_BLOCK, signal.SIG_UNBLOCK))
 
 encode_json = json.JSONEncoder(ensure_ascii=False).encode
+scan_json = json.JSONDecoder().scan_once
+
+
+def make_encoder():
+    """As encode_json, for messages that are ours: nothing in them refers to itself. The encoder in C, made
+    once; encode() makes one each time."""
+    module = json.encoder
+    if module.c_make_encoder is None:
+        return encode_json
+    to_text = module.encode_basestring
+    encode = module.c_make_encoder(
+        None, json.JSONEncoder().default, to_text, None, ": ", ", ", False, False, True
+    )
+    return lambda message: "".join(encode(message, 0))
+
+
+encode_message = make_encoder()
 
 PROTOCOL = 1
 MAX_REQUEST = 64 << 20
+LAST = 1 << 31  # in the length of a message: the last of a cell
 MAX_REPLY = 16 << 20
 KERNEL_FILE = __file__
+WORKSPACE = "/workspace"
 
 OPTIONS = {  # of "execute"
     "max_images": 20,  # of one run; further ones are counted, not sent
@@ -101,6 +120,7 @@ OPTIONS = {  # of "execute"
     "max_files": 100,  # reported
     "max_entries": 4_000,  # of the workspace that are looked at
     "files": True,  # report files at all
+    "mapped": False,  # give files that are mapped for writing a new time
     "figure_format": "png",  # png, svg, jpeg
     "figure_dpi": None,  # as the figure says
     "figure_scale": 1,  # of that; 2 for "retina"
@@ -168,6 +188,17 @@ class Interrupts:
 # ---- the channel --------------------------------------------------------------------------------
 
 
+HIDDEN = [1000, 1001, 1002, 1003]  # copies of 0, 1 and 2, and the channel: what zygote.c makes, too
+
+
+def hide_descriptors(fd):
+    """(copies of 0, 1 and 2, the channel that was `fd`)"""
+    spare, channel = [hide_descriptor(each) for each in range(3)], hide_descriptor(fd)
+    if fd > 2:
+        os.close(fd)
+    return spare, channel
+
+
 def hide_descriptor(fd):
     """A close-on-exec copy far above what guest code counts through."""
     for low in (1000, 200, 20):
@@ -178,13 +209,18 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+def decode_message(body):
+    try:
+        return scan_json(body.decode(), 0)[0]
+    except StopIteration:
+        return json.loads(body)  # it says what is wrong
+
+
 class Channel:
     """Messages to and from the parent. Only the process that opened it can send."""
 
     def __init__(self, fd):
-        self.fd = hide_descriptor(fd)
-        if fd > 2:
-            os.close(fd)
+        self.fd = fd
         self.owner = os.getpid()
         self.partial = False  # a request has begun to arrive
         self.lock = threading.RLock()
@@ -199,7 +235,7 @@ class Channel:
             return None
         body = self.read_exactly(size)
         self.partial = False
-        return json.loads(body) if len(body) == size else None
+        return decode_message(body) if len(body) == size else None
 
     def read_exactly(self, size):
         chunks = []
@@ -224,14 +260,14 @@ class Channel:
     def request_waits(self):
         return self.partial or bool(select.select([self.fd], [], [], 0)[0])
 
-    def send(self, message):
+    def send(self, message, last=0):
         """False when it is too long to send. A child that the guest forked sends nothing."""
         # Half a surrogate pair is no text elsewhere: it becomes a question mark.
-        body = encode_json(message).encode("utf-8", "replace")
+        body = encode_message(message).encode("utf-8", "replace")
         if len(body) > MAX_REPLY:
             return False
         with self.lock:
-            self.outgoing.append(len(body).to_bytes(4, "little") + body)
+            self.outgoing.append((len(body) | last).to_bytes(4, "little") + body)
             self.flush()
         return True
 
@@ -257,12 +293,13 @@ class Streams:
 
     def __init__(self):
         self.stdin = self.stdout = self.stderr = None
-        self.connect()
+        self.spare = []
+        self.identity = None
 
-    def connect(self):
-        # Whatever the guest does to 0, 1 and 2, these know where they led.
-        self.spare = [hide_descriptor(fd) for fd in range(3)]
-        self.identity = [self.identify(fd) for fd in self.spare]
+    def connect(self, spare):
+        """Whatever the guest does to 0, 1 and 2, these know where they led."""
+        self.spare = spare
+        self.identity = None
 
     @staticmethod
     def identify(fd):
@@ -270,16 +307,20 @@ class Streams:
         return status.st_dev, status.st_ino
 
     def restore_descriptors(self):
+        try:
+            if self.identity is None:
+                self.identity = [self.identify(fd) for fd in self.spare]
+        except OSError:  # the guest has closed them
+            return
         for fd in range(3):
             try:
-                status = os.fstat(fd)
-                if (status.st_dev, status.st_ino) == self.identity[fd]:
+                if self.identify(fd) == self.identity[fd]:
                     continue
             except OSError:
                 pass
             try:
                 os.dup2(self.spare[fd], fd, True)
-            except OSError:  # the spare ones are closed too
+            except OSError:
                 pass
 
     def restore(self):
@@ -422,13 +463,16 @@ def has_ended(kind, number):
     return os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def read_text(path):
+def read_bytes(path):
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        chunks = iter(lambda: os.read(fd, 1 << 16), b"")
-        return b"".join(chunks).decode()
+        return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
     finally:
         os.close(fd)
+
+
+def read_text(path):
+    return read_bytes(path).decode()
 
 
 def disguise(function, real):
@@ -556,6 +600,8 @@ def after_matplotlib(matplotlib):
 def after_pyplot(pyplot):
     pyplot.show = lambda *args, **kwargs: KERNEL.show_figures()
     pyplot.Figure.show = lambda figure, warn=True: display(figure)
+    # It would be told of each cell, to redraw what nobody sees: figures are drawn when a run ends.
+    pyplot.install_repl_displayhook = lambda: None
     KERNEL.set_figure_size()
 
 
@@ -975,7 +1021,7 @@ class Run:
         self.options = dict(OPTIONS, **{k: v for k, v in (options or {}).items() if k in OPTIONS})
         self.displays = 0
         self.images = 0
-        self.left_out = collections.Counter()
+        self.left_out = collections.defaultdict(int)
         self.shown_figures = {}  # id of a figure: its image, as displayed by the guest
 
     def fit(self, data):
@@ -1099,15 +1145,17 @@ class Workspace:
     By a walk after the run, of so many entries at most, breadth first. A file counts when its
     change time (which no call can set back) is not before the run's start and its size, contents
     time or inode is not what it was. While the workspace is small it is walked before the run too,
-    so that files which came between two runs are known.
+    so that files which came between two runs are known. While it stays empty one look at it is enough.
     """
 
     SMALL = 200
+    TICK = 20_000_000  # nanoseconds: more than the clock of a file system lags behind
 
     def __init__(self, root):
         self.root = root
         self.known = {}  # path: what it was like
         self.entries = 0
+        self.empty = None  # its change time, if that says that nothing has come since
 
     def begin(self, max_entries):
         if self.entries <= self.SMALL:
@@ -1131,6 +1179,9 @@ class Workspace:
         return files, complete, len(changed) - len(files)
 
     def walk(self, max_entries):
+        changed = self.changed()
+        if changed is not None and changed == self.empty:
+            return [], True
         self.entries = 0
         seen, directories = [], collections.deque([""])
         while directories:
@@ -1148,7 +1199,17 @@ class Workspace:
         self.known = {
             path: (status.st_mtime_ns, status.st_size, status.st_ino) for path, status in seen
         }
+        self.empty = changed if self.entries == 0 else None
         return seen, self.entries <= max_entries
+
+    def changed(self):
+        """When something last came or went; None if another change could bear the same time."""
+        try:
+            changed = os.stat(self.root).st_ctime_ns
+        except OSError:
+            return None
+        now = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
+        return changed if changed < now - self.TICK else None
 
     @staticmethod
     def note(entry, prefix, seen, directories):
@@ -1157,6 +1218,25 @@ class Workspace:
                 directories.append(f"{prefix}{entry.name}/")
         elif entry.is_file(follow_symlinks=False):
             seen.append((prefix + entry.name, entry.stat(follow_symlinks=False)))
+
+
+def touch_mapped(root):
+    """Tell whoever looks at times that files may have changed through a mapping.
+
+    In a file system in memory only the first write to a page changes the file's time, so numpy.memmap
+    and its like can be written to unnoticed for as long as they are open.
+    """
+    names = set()
+    for line in read_bytes("/proc/self/maps").splitlines():
+        fields = line.split(None, 5)  # addresses, rwxs, offset, device, inode, name
+        shared = len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s"
+        if shared and fields[5].startswith(root.encode() + b"/"):
+            names.add(fields[5].replace(b"\\012", b"\n"))
+    for name in names:
+        try:
+            os.utime(name)
+        except OSError:  # it has lost its name
+            pass
 
 
 # ---- cells --------------------------------------------------------------------------------------
@@ -1190,7 +1270,7 @@ class Kernel:
 
     def __init__(self):
         self.channel = None
-        self.streams = None
+        self.streams = Streams()
         self.interrupts = Interrupts()
         self.children = Children()
         self.workspace = Workspace("/workspace")
@@ -1296,6 +1376,8 @@ class Kernel:
                     f"the workspace holds more than {run.options['max_entries']} entries: "
                     "files beyond them were not counted"
                 )
+        if run.options["mapped"] and "mmap" in sys.modules:
+            touch_mapped(self.workspace.root)
         done = {
             "op": "done",
             "id": run.id,
@@ -1635,7 +1717,11 @@ class Kernel:
             self.shell_result = ExecutionResult(info)
             shell.events.trigger("pre_execute")
             shell.events.trigger("pre_run_cell", info)
-        return shell.transform_ast(tree) if shell.ast_transformers else tree
+        # Not by its name: IPython looks that up by way of many functions, in each run.
+        values = vars(shell).get("_trait_values", {})
+        known = "ast_transformers" in values
+        transformers = values["ast_transformers"] if known else shell.ast_transformers
+        return shell.transform_ast(tree) if transformers else tree
 
     # -- packages --
 
@@ -1779,27 +1865,24 @@ class Kernel:
 
     # -- a life --
 
-    def open(self, fd, workspace):
-        if self.streams is None:
-            self.streams = Streams()
-        else:  # a zygote's, on other descriptors
-            self.streams.connect()
-        self.channel = Channel(fd)
-        self.interrupts.meant_for_a_run = self.channel.request_waits
+    def stand_by(self, workspace):
+        """What does not need the descriptors: a zygote does it once, for all its children."""
         self.workspace = Workspace(workspace)
         self.children.watch()
         os.register_at_fork(before=self.streams.flush, after_in_child=self.close_in_child)
-        self.streams.restore()
-        self.interrupts.listen()
         sys.modules["__main__"] = self.module
-        # In a zygote's child they are kept already, and a copy touches a page for each.
-        if len(sys.modules) != len(self.modules):
-            self.keep_modules()
+        self.keep_modules()
         try:
             os.chdir(workspace)
         except OSError:  # then where we are
             pass
         self.namespace["_dh"][:] = [os.getcwd()]
+
+    def connect(self, spare, fd):
+        """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
+        self.streams.connect(spare)
+        self.channel = Channel(fd)
+        self.interrupts.meant_for_a_run = self.channel.request_waits
 
     def close_in_child(self):
         if self.channel is not None and os.getpid() != self.channel.owner:
@@ -1815,12 +1898,13 @@ class Kernel:
             if request is None:
                 return
             reply = handle(request)
-            if reply is not None and not send(reply):
+            last = LAST if reply is not None and reply["op"] == "done" else 0
+            if reply is not None and not send(reply, last):
                 # Only a result can be that long: less of it.
                 reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
                 text = (reply.get("result") or {}).get("text/plain", "")
                 reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
-                send(reply)
+                send(reply, last)
 
 
 # ---- variables as JSON --------------------------------------------------------------------------
@@ -2135,7 +2219,7 @@ def set_environment():
         sys.meta_path.insert(0, AFTER_IMPORT)
 
 
-def prepare(preload=PRELOAD):
+def prepare(preload=PRELOAD, workspace=WORKSPACE):
     """Make this process a zygote: everything imported and tried once, one thread, no garbage.
 
     Returns {"imported", "missing": {module: why}, "threads", "seconds"}; the caller refuses to
@@ -2154,7 +2238,8 @@ def prepare(preload=PRELOAD):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
-    KERNEL.keep_modules()
+    KERNEL.stand_by(workspace)
+    KERNEL.connect(HIDDEN[:3], HIDDEN[3])
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -2180,7 +2265,7 @@ def warm_up(imported):
     try:
         for fd in range(3):
             os.dup2(null, fd)
-        KERNEL.streams = Streams()
+        KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
         for code in WARM_UP * 40:
             KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
         for code in WARM_UP_ONCE:
@@ -2191,10 +2276,8 @@ def warm_up(imported):
     finally:
         for fd in range(3):
             os.dup2(saved[fd], fd)
-        spare = KERNEL.streams.spare if KERNEL.streams else []
-        for fd in (*saved, null, *spare):
+        for fd in (*saved, null, *KERNEL.streams.spare):
             os.close(fd)
-        spare.clear()
         os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
@@ -2246,32 +2329,38 @@ def after_fork(seeded=False):
     if process is not None:
         process.current_process().authkey = os.urandom(32)
     threading.main_thread()._set_native_id()
+    if KERNEL.channel is not None:
+        KERNEL.channel.owner = os.getpid()
     gc.enable()
 
 
-def serve(fd=3, workspace="/workspace", seeded=False):
+def serve(fd=None, seeded=False):
     """Be a kernel on this descriptor until it is closed. Does not return.
 
+    None: it and copies of 0, 1 and 2 have the numbers that prepare() has counted on (HIDDEN).
     `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
     """
     status = 1
     try:
         after_fork(seeded)
-        KERNEL.open(fd, workspace)
+        if fd is not None:
+            KERNEL.connect(*hide_descriptors(fd))
+        KERNEL.interrupts.listen()
         KERNEL.loop_forever()
         status = 0
         atexit._run_exitfuncs()
     except BaseException:
         traceback.print_exc()
     finally:
-        if KERNEL.streams is not None:
+        if KERNEL.streams.stdout is not None:
             KERNEL.streams.flush()
         os._exit(status)
 
 
 def main(argv):
     set_environment()
-    serve(int(argv[1]) if len(argv) > 1 else 3, argv[2] if len(argv) > 2 else "/workspace")
+    KERNEL.stand_by(argv[2] if len(argv) > 2 else WORKSPACE)
+    serve(int(argv[1]) if len(argv) > 1 else 3)
 
 
 if __name__ == "__main__":

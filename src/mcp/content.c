@@ -250,6 +250,16 @@ void mcp_call_finish(struct mcp_call *call)
     }
 }
 
+void mcp_call_say(struct mcp_call *call, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    auto_free char *text = xvasprintf(fmt, args);
+    va_end(args);
+    mcp_call_add(call, mcp_text(text, strlen(text)));
+    mcp_call_finish(call);
+}
+
 void mcp_call_fail(struct mcp_call *call, const char *fmt, ...)
 {
     va_list args;

@@ -129,7 +129,7 @@ static void method_call_tool(struct mcp_call *call)
         name ? registry_find(&call->server->registry, ENTRY_TOOL, name) : NULL;
     if (!entry) {
         if (name)
-            call_reply_errorf(call, MCP_INVALID_PARAMS, "name: no tool \"%.64s\"", name);
+            call_reply_errorf(call, MCP_INVALID_PARAMS, "Unknown tool: %.64s", name);
         else
             call_reply_errorf(call, MCP_INVALID_PARAMS, "name: must be a string");
         return;

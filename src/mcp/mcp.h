@@ -37,7 +37,7 @@
  * a rule never reach the handler: the client is told which field, what is allowed and what it sent.
  *
  * A handler answers now or later. It owns its call until it has finished it, and finishes it
- * exactly once, with one of mcp_call_finish(), mcp_call_fail(), mcp_call_error(),
+ * exactly once, with one of mcp_call_finish(), mcp_call_say(), mcp_call_fail(), mcp_call_error(),
  * mcp_call_not_found() or mcp_call_ask(). To answer later it calls mcp_call_defer() before it
  * returns; a handler that does neither is answered for with an internal error. When the client
  * cancels, or (2026-07-28 over HTTP) disconnects, on_cancel is called once; the handler still
@@ -329,6 +329,9 @@ void mcp_call_add_completion(struct mcp_call *call, const char *value);
 
 /* Sends what was added. */
 void mcp_call_finish(struct mcp_call *call);
+
+/* tools/call: adds one text and finishes. */
+void mcp_call_say(struct mcp_call *call, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* tools/call: the tool could not do it; the model reads why (isError). Blocks and structured content
  * added before are kept. For other requests: an internal error with these words. */

@@ -167,6 +167,7 @@ static void on_later(void *data)
     const struct package_result result = {
         .set = set, .output = words, .output_len = sizeof(words) - 1, .cached = true
     };
+    set->packages->stats.hits_total++;
     wait_free(wait);
     events.on_done(&result, owner);
 }
@@ -187,6 +188,12 @@ void packages_job_over(struct package_job *job)
     list_remove(&job->link);
     packages->n_jobs--;
     packages->n_running--;
+    if (job->set) {
+        packages->stats.installs_total++;
+        packages->stats.bytes_total += job->unpack.bytes;
+    } else {
+        packages->stats.failures_total++;
+    }
     while (!list_empty(&job->waits)) {
         struct package_wait *wait = list_first(struct package_wait, &job->waits, link);
         const struct package_events events = wait->events;
@@ -282,6 +289,20 @@ int packages_install(struct packages *packages, const char *const *names, size_t
     }
     *ret = wait;
     return 0;
+}
+
+void packages_stats(const struct packages *packages, struct package_stats *ret)
+{
+    *ret = packages ? packages->stats : (struct package_stats){ 0 };
+    if (packages) {
+        ret->running = packages->n_running;
+        ret->waiting = packages->n_jobs - packages->n_running;
+    }
+}
+
+void packages_kept(const struct packages *packages, size_t *ret_sets, uint64_t *ret_bytes)
+{
+    shelf_size(&packages->shelf, ret_sets, ret_bytes);
 }
 
 void packages_cancel(struct package_wait *wait)

@@ -55,6 +55,18 @@ void packages_start(struct packages *packages, struct engine *engine);
 /* Installs under way end; nobody is told. NULL is fine. */
 void packages_free(struct packages *packages);
 
+struct package_stats {
+    uint64_t installs_total; /* sets that were made */
+    uint64_t hits_total;     /* requests that found theirs on the shelf */
+    uint64_t failures_total; /* installs that came to nothing */
+    uint64_t bytes_total;    /* of the sets that were made, unpacked */
+    uint64_t running, waiting;
+};
+/* NULL packages: all zero. */
+void packages_stats(const struct packages *packages, struct package_stats *ret);
+/* What is on the shelf. Blocks on the disk. */
+void packages_kept(const struct packages *packages, size_t *ret_sets, uint64_t *ret_bytes);
+
 /* Valid during the callback. */
 struct package_result {
     struct package_set *set; /* belongs to the receiver; NULL: it failed */

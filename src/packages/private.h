@@ -21,6 +21,7 @@ struct packages {
     size_t n_jobs, n_running;
     size_t users; /* jobs and sets that refer to this, and its owner */
     bool closed;
+    struct package_stats stats; /* what is counted */
 };
 
 /* The owner's, or a job's or a set's, last reference frees it. */

@@ -297,7 +297,8 @@ static bool remove_set(const struct shelf *shelf, const char *name)
     return true;
 }
 
-void shelf_trim(const struct shelf *shelf, uint64_t max_bytes)
+/* The sets there are; the caller frees them. Returns their number. */
+static size_t read_index(const struct shelf *shelf, struct entry **ret, uint64_t *ret_total)
 {
     struct entry *entries = NULL;
     size_t count = 0;
@@ -313,10 +314,25 @@ void shelf_trim(const struct shelf *shelf, uint64_t max_bytes)
     }
     if (dir)
         (void)closedir(dir);
+    *ret = entries;
+    *ret_total = total;
+    return count;
+}
+
+void shelf_size(const struct shelf *shelf, size_t *ret_sets, uint64_t *ret_bytes)
+{
+    auto_free struct entry *entries = NULL;
+    *ret_sets = read_index(shelf, &entries, ret_bytes);
+}
+
+void shelf_trim(const struct shelf *shelf, uint64_t max_bytes)
+{
+    auto_free struct entry *entries = NULL;
+    uint64_t total;
+    size_t count = read_index(shelf, &entries, &total);
     if (count)
         qsort(entries, count, sizeof(*entries), by_use);
     for (size_t i = 0; i < count && total > max_bytes; i++)
         if (remove_set(shelf, entries[i].name))
             total -= entries[i].bytes;
-    free(entries);
 }

@@ -57,4 +57,7 @@ void shelf_discard(const struct shelf *shelf, struct shelf_stage *stage);
  * `max_bytes`. */
 void shelf_trim(const struct shelf *shelf, uint64_t max_bytes);
 
+/* Blocks. How many sets there are, and their bytes. */
+void shelf_size(const struct shelf *shelf, size_t *ret_sets, uint64_t *ret_bytes);
+
 #endif

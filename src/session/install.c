@@ -176,9 +176,10 @@ int session_install(struct sessions *sessions, const char *owner, const char *se
                     const char *const *packages, size_t n, const struct install_events *events,
                     void *data, struct install **ret, struct err *err)
 {
-    struct session_ref *session = session_find(sessions, owner, session_id);
+    struct session_ref *session =
+        session_find_or_reopen(sessions, owner, session_id, /* plan= */ NULL, USE_PYTHON, err);
     if (!session)
-        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+        return -err->code;
     return session_install_in(session, packages, n, events, data, ret, err);
 }
 

@@ -3,7 +3,7 @@
  * pool.c owns those that are made ahead of need; run.c owns runs (queue, time limits, outcome);
  * plan.c knows what guests are given; gather.c takes what a run writes, output.c shows it, keep.c puts
  * it into files when it is long; language.c knows how to start an interpreter; kernel.c speaks to
- * Python's.
+ * Python's; disk.c brings a session's files to the disk and back, where store.c keeps them.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "session/session.h"
+#include "session/store.h"
 #include "session/tidy.h"
 
 struct sessions {
@@ -26,6 +27,7 @@ struct sessions {
     size_t n_buckets;     /* a power of two */
     uint64_t hash_seed;
     struct pool *pool;
+    struct disk *disk; /* NULL: files end with their session */
     struct timer *sweep;
     struct session_stats stats;
     struct session_watch watch;
@@ -46,6 +48,17 @@ struct session_packages {
     } * sets; /* in the order in which they came */
     size_t n_sets;
     struct install *of_cell; /* what the cell that runs waits for */
+};
+
+/* Which files a run changed: a part of it, and then of its session. See changes.c. */
+struct changes {
+    int64_t since_ns;
+    int64_t loaded_ns; /* when files had come from the disk */
+    struct run_file *files;
+    size_t count;
+    const struct changes *before; /* those of the last run that was looked at */
+    void (*on_seen)(struct run *run);
+    struct run *run;
 };
 
 struct session_ref {
@@ -86,18 +99,45 @@ struct session_ref {
 
     struct session_packages packages;
     struct keeper *keeper; /* NULL: nothing was kept yet */
+    struct changes told;   /* of the last run that was looked at */
+
+    bool on_disk;                    /* its files outlive it */
+    bool loading;                    /* they are on their way into its sandbox */
+    bool reopened;                   /* they have come, and no run has been told of it yet */
+    int64_t loaded_ns;               /* when they had come, by the clock of changes.c */
+    bool retiring;                   /* it ends when its files are saved */
+    bool removes;                    /* it takes them with it */
+    bool leaves_files;               /* it has ended, and they are on the disk */
+    struct stored *stored;           /* NULL: it has left none on the disk yet */
+    bool saved;                      /* it had these files when they were last saved … */
+    uint64_t saved_look;             /* … as disk.c sees at a glance */
+    struct transfer *transfer;       /* to the disk or back, under way */
+    struct list savers, next_savers; /* struct saver: who waits for that, and for the one after */
 };
 
 /*** session.c ***/
 
 /* NULL when there is none of that id and owner. Counts as use. */
 struct session_ref *session_find(struct sessions *sessions, const char *owner, const char *id);
+/* What a new one is for. */
+enum session_use {
+    USE_PYTHON = 1 << 0,    /* first of all */
+    USE_TRANSIENT = 1 << 1, /* nothing of it is kept on the disk */
+};
 /* A new one, being opened or from the pool; NULL and err when there are too many, or the plan cannot
- * be. `python`: that is what it will be used for first. */
+ * be. */
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct session_plan *plan, bool python, struct err *err);
+                                 const struct session_plan *plan, enum session_use use,
+                                 struct err *err);
+/* As session_find(); one that is on the disk only is opened again, after `plan` but for its id. NULL and
+ * err: -ENOENT, or as session_make(). */
+struct session_ref *session_find_or_reopen(struct sessions *sessions, const char *owner,
+                                           const char *id, const struct session_plan *plan,
+                                           enum session_use use, struct err *err);
 /* One that is nobody's, being opened: neither in the table nor counted. The plan has been checked. */
 struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan);
+/* Its files are there: whoever waits for it goes on. */
+void session_opened(struct session_ref *session);
 /* Used now: the idle clock begins anew. */
 void session_touch(struct session_ref *session);
 /* Ends it now: `why` is what its runs are told. */
@@ -269,6 +309,37 @@ void keep_write(struct keep *keep);
 void keep_result(const struct keep *keep, struct run_result *ret);
 void keep_free(struct keep *keep);
 void keeper_free(struct keeper *keeper);
+
+/*** changes.c ***/
+
+/* What `since_ns` of a run that begins now is to be, and `loaded_ns` of files that have come just now. */
+int64_t changes_clock_ns(void);
+/* on_seen follows, unless the session ends first. Negative: it does not. */
+int changes_look(struct changes *changes, struct link *agent, const struct changes *before,
+                 void (*on_seen)(struct run *run), struct run *run);
+void changes_done(struct changes *changes);
+
+/*** disk.c ***/
+
+struct disk *disk_new(uv_loop_t *loop, const struct session_disk_options *options,
+                      uint64_t idle_timeout_ms);
+void disk_free(struct disk *disk);                 /* after the sessions; NULL is fine */
+struct store *disk_store(const struct disk *disk); /* NULL without a disk */
+/* A session that was idle for too long takes its files with it. */
+bool disk_ends_with_session(const struct disk *disk);
+/* Begins to remove what is to be removed. */
+void disk_clean(struct disk *disk);
+/* Brings what session->stored holds into the sandbox of a session that is ready, then calls
+ * session_opened(); or ends the session. */
+void disk_load(struct session_ref *session);
+/* `error` NULL: all that the session has is on the disk, or nothing is to be there. Perhaps from in
+ * here. No run of the session begins meanwhile. */
+void disk_save(struct session_ref *session, session_saved_fn *on_saved, void *data);
+/* The session ends, and its files with it if asked; savers are told. */
+void disk_end(struct session_ref *session, bool removes);
+/* Files of a session that is on the disk only. */
+int disk_list(struct disk *disk, const char *owner, const char *id, link_list_fn *on_list,
+              void *data, struct err *err);
 
 /*** language.c ***/
 

@@ -25,7 +25,7 @@ struct keep {
     struct run_kept files[KEEP_MAX];
     struct buf texts[KEEP_MAX];
     size_t count, written;
-    bool writing; /* the agent has been asked, and will answer */
+    bool writing; /* or deleting: the agent has been asked, and will answer */
     bool orphan;  /* the run is gone meanwhile */
     char *error;
     void (*on_kept)(struct run *run);
@@ -39,23 +39,6 @@ static void remember(struct session_ref *session, const char *path)
     struct keeper *keeper = session->keeper;
     keeper->paths = xrealloc(keeper->paths, (keeper->count + 1) * sizeof(*keeper->paths));
     keeper->paths[keeper->count++] = xstrdup(path);
-}
-
-static void ignore_done(int code, void *data)
-{
-    (void)code, (void)data; /* the guest may have deleted it before us */
-}
-
-static void make_room(struct session_ref *session, size_t wanted)
-{
-    struct keeper *keeper = session->keeper;
-    size_t most = session->sessions->options.overflow_files;
-    while (keeper->count && keeper->count + wanted > most) {
-        (void)link_file_delete(session->agent, keeper->paths[0], /* recursive= */ false,
-                               ignore_done, NULL, NULL);
-        free(keeper->paths[0]);
-        memmove(keeper->paths, keeper->paths + 1, --keeper->count * sizeof(*keeper->paths));
-    }
 }
 
 void keeper_free(struct keeper *keeper)
@@ -91,14 +74,42 @@ static void take_stream(struct keep *keep, const struct gather *gather, enum lin
 
 static void write_next(struct keep *keep);
 
+/* The agent has answered. False: nobody wants to know any more, and the keep is gone. */
+static bool answered(struct keep *keep)
+{
+    bool wanted = !keep->orphan; /* else the session has ended, and its runs with it */
+    keep->writing = false;
+    if (!wanted)
+        keep_free(keep);
+    return wanted;
+}
+
+static void on_deleted(int code, void *data)
+{
+    (void)code; /* the guest may have deleted it before us */
+    if (answered(data))
+        write_next(data);
+}
+
+/* The oldest of earlier runs goes if there would be too many. True: on_deleted follows. */
+static bool make_room(struct keep *keep)
+{
+    struct keeper *keeper = keep->session->keeper;
+    size_t most = keep->session->sessions->options.overflow_files;
+    if (keep->written || !keeper->count || keeper->count + keep->count <= most)
+        return false;
+    auto_free char *oldest = keeper->paths[0];
+    memmove(keeper->paths, keeper->paths + 1, --keeper->count * sizeof(*keeper->paths));
+    keep->writing = link_file_delete(keep->session->agent, oldest, /* recursive= */ false,
+                                     on_deleted, keep, NULL) == 0;
+    return keep->writing;
+}
+
 static void on_written(int code, void *data)
 {
     struct keep *keep = data;
-    keep->writing = false;
-    if (keep->orphan) { /* the session has ended, and its runs with it */
-        keep_free(keep);
+    if (!answered(keep))
         return;
-    }
     if (code) {
         keep->error = code == ENOSPC ? xstrdup("/workspace is full") : xstrdup(strerror(code));
         keep->on_kept(keep->run);
@@ -116,6 +127,8 @@ static void write_next(struct keep *keep)
         keep->on_kept(keep->run);
         return;
     }
+    if (make_room(keep))
+        return;
     const struct buf *text = &keep->texts[keep->written];
     keep->writing = true;
     if (link_file_write(keep->session->agent, keep->files[keep->written].path, text->data,
@@ -138,7 +151,6 @@ struct keep *keep_start(struct session_ref *session, const struct gather *gather
     keep->run = run;
     take_stream(keep, gather, LINK_STDOUT);
     take_stream(keep, gather, LINK_STDERR);
-    make_room(session, keep->count);
     return keep;
 }
 

@@ -102,11 +102,14 @@ static int send_message(struct session_ref *session, const json_t *message, stru
     return link_kernel_send(session->agent, text.data, text.len, err);
 }
 
-/* What is the session's own about its kernel. Before the first cell, and once; of a kernel made ahead
- * once more if its session has wishes. */
+/* What is the session's own about its kernel, if anything. Before the first cell, and once; of a kernel made
+ * ahead once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
     session->configured = true;
+    if (json_object_size(json_object_get(session->kernel_config, "env")) == 0 &&
+        json_array_size(json_object_get(session->kernel_config, "policies")) == 0)
+        return 0; /* as a kernel is from the beginning */
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
@@ -175,8 +178,9 @@ static void put_python(json_t *wanted, const struct session_python *python)
                  json_pack("[ff]", python->figure_width, python->figure_height));
 }
 
-static json_t *cell_options(const struct session_options *options, const struct cell *cell)
+static json_t *cell_options(const struct session_ref *session, const struct cell *cell)
 {
+    const struct session_options *options = &session->sessions->options;
     json_t *wanted = json_object();
     put_python(wanted, &options->python_runs);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
@@ -184,6 +188,8 @@ static json_t *cell_options(const struct session_options *options, const struct 
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
     if (cell->forget)
         json_put(wanted, "forget", json_true());
+    if (session->on_disk)
+        json_put(wanted, "mapped", json_true()); /* what has changed is known by its time */
     return wanted;
 }
 
@@ -200,7 +206,7 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(options, cell));
+    json_put(request, "options", cell_options(session, cell));
     json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));

@@ -27,7 +27,7 @@ enum run_state {
     RUN_RUNNING,
     RUN_INTERRUPTED,
     RUN_KILLED,
-    RUN_JUDGING, /* and keeping, if its output is long */
+    RUN_JUDGING, /* and keeping, if its output is long, and looking for files, and saving them */
 };
 
 struct run {
@@ -56,6 +56,9 @@ struct run {
     struct gather gather;
     size_t keep_over;
     struct keep *keep;
+    bool want_files;
+    struct changes changes;
+    char *save_error;
     bool timed_out, cancelled;
     struct link_exit exit;
     bool has_exit;
@@ -97,6 +100,8 @@ static void run_free(struct run *run)
     gather_done(&run->gather);
     output_done(&run->output);
     keep_free(run->keep);
+    changes_done(&run->changes);
+    free(run->save_error);
     for (char **word = run->own_argv; word && *word; word++)
         free(*word);
     json_decref(run->variables);
@@ -112,6 +117,7 @@ static void run_free(struct run *run)
 static void run_tell(struct run *run, enum outcome outcome, const char *error, bool session_over)
 {
     struct session_ref *session = run->session;
+    session_hold(session);
     list_remove(&run->link);
     if (session->cell == run)
         session->cell = NULL;
@@ -143,19 +149,31 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .n_output = run->output.count,
         .truncated = run->output.truncated,
         .session_over = session_over,
+        .files = run->changes.files,
+        .n_files = run->changes.count,
+        .files_kept = session_over && session->leaves_files,
         .done = run->done,
         .displays = run->displays,
-        .kernel_lost = run->kernel_lost,
+        .kernel_lost = run->kernel_lost || (run->python && session->reopened),
+        .save_error = run->save_error,
         .state = run->want_state ? json_object_get(run->done, "state") : NULL,
         .state_skipped = run->want_state ? json_object_get(run->done, "state_skipped") : NULL,
     };
     keep_result(run->keep, &result);
+    if (run->python && !run->warm_up)
+        session->reopened = false;
     if (session->owner && session->sessions->watch.on_run)
         session->sessions->watch.on_run(session->owner, &result, session->sessions->watch_data);
     if (run->events.on_done)
         run->events.on_done(&result, run->data);
     free(chunks);
+    if (run->changes.files) {
+        changes_done(&session->told);
+        session->told = run->changes;
+        run->changes = (struct changes){ 0 };
+    }
     run_free(run);
+    session_release(session);
 }
 
 static enum outcome judge(const struct run *run)
@@ -272,16 +290,41 @@ static void run_told(struct run *run)
     run_finish(run, run->outcome, error);
 }
 
+static void on_saved(const char *error, void *data)
+{
+    struct run *run = data;
+    if (run->session->state == SESSION_ENDED)
+        return; /* which tells its runs itself */
+    run->save_error = error ? xstrdup(error) : NULL;
+    run_told(run);
+}
+
+/* What it has left is on the disk before anybody is told, if it is to be there. */
+static void run_save(struct run *run)
+{
+    if (run->warm_up || run->transient)
+        run_told(run);
+    else
+        disk_save(run->session, on_saved, run);
+}
+
+static void run_look(struct run *run)
+{
+    if (!run->want_files ||
+        changes_look(&run->changes, run->session->agent, &run->session->told, run_save, run) < 0)
+        run_save(run);
+}
+
 /* Long output first becomes a file, so that the answer can name it. */
 static void run_over(struct run *run)
 {
     run->outcome = judge(run);
     gather_finish(&run->gather);
     if (!run->keep_over || (!run->gather.cut && output_json_len(&run->output) <= run->keep_over)) {
-        run_told(run);
+        run_look(run);
         return;
     }
-    run->keep = keep_start(run->session, &run->gather, run_told, run);
+    run->keep = keep_start(run->session, &run->gather, run_look, run);
     keep_write(run->keep); /* the run may be gone */
 }
 
@@ -563,6 +606,8 @@ static int run_start(struct run *run, struct err *err)
     };
     run->state = RUN_RUNNING;
     run->started_ns = uv_hrtime();
+    run->changes.since_ns = changes_clock_ns();
+    run->changes.loaded_ns = run->session->loaded_ns;
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
@@ -586,6 +631,8 @@ void session_pump(struct session_ref *session)
     if (session->state != SESSION_READY || session->counting || list_empty(&session->runs))
         return;
     struct run *run = list_first(struct run, &session->runs, link);
+    if ((session->loading || session->transfer) && !run->warm_up)
+        return; /* nothing changes files that are on their way */
     if (run->state == RUN_WAITING && run_start(run, &err) < 0)
         session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
 }
@@ -660,6 +707,7 @@ static struct run *run_new(const struct run_spec *spec, struct sessions *session
     run->timeout_ms = clamp_timeout(options, spec->timeout_ms);
     run->transient = spec->transient;
     run->python = !spec->argv && language_is_python(spec->language);
+    run->want_files = spec->want_files && !spec->transient && !run->python;
     run->keep_over = options->overflow_bytes && !spec->transient ? spec->keep_over : 0;
     run->variables = run->python && spec->state ? json_deep_copy(spec->state) : NULL;
     run->want_state = run->python && spec->want_state;
@@ -701,15 +749,19 @@ int session_run(struct sessions *sessions, const struct run_spec *spec,
                        spec->language);
     bool fresh = wants_new_session(spec->session_id);
     const char *id = !fresh ? spec->session_id : spec->plan ? spec->plan->id : NULL;
-    struct session_ref *session = id ? session_find(sessions, spec->owner, id) : NULL;
+    enum session_use use = (!spec->argv && language_is_python(spec->language) ? USE_PYTHON : 0) |
+                           (spec->transient ? USE_TRANSIENT : 0);
+    struct session_ref *session =
+        !fresh ? session_find_or_reopen(sessions, spec->owner, id, spec->plan, use, err)
+        : id   ? session_find(sessions, spec->owner, id)
+               : NULL;
     if (!fresh && !session)
-        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+        return -err->code;
     if (session && session->n_runs > sessions->options.max_queue)
         return err_set(err, EBUSY, "the session is busy and %zu runs wait already, the limit",
                        session->n_runs - 1);
     if (!session)
-        session = session_make(sessions, spec->owner, spec->plan,
-                               !spec->argv && language_is_python(spec->language), err);
+        session = session_make(sessions, spec->owner, spec->plan, use, err);
     if (!session)
         return -err->code;
 

@@ -35,6 +35,12 @@ struct opener {
 
 /*** The table ***/
 
+/* Ready, and with all its files. */
+static bool is_open(const struct session_ref *session)
+{
+    return session->state == SESSION_READY && !session->loading;
+}
+
 static bool is_ahead(const struct session_ref *session)
 {
     return !session->owner;
@@ -101,19 +107,28 @@ static void tell_openers(struct session_ref *session, const char *id, const stru
     }
 }
 
-static void on_agent_ready(void *data)
+void session_opened(struct session_ref *session)
 {
-    struct session_ref *session = data;
-    session->state = SESSION_READY;
     session_touch(session);
     session_hold(session);
-    if (!is_ahead(session))
-        session->sessions->n_opening--;
     tell_openers(session, session->id, NULL);
     if (session->state == SESSION_READY)
         session_pump(session);
-    pool_pump(session->sessions->pool); /* it waits while others open */
     session_release(session);
+}
+
+static void on_agent_ready(void *data)
+{
+    struct session_ref *session = data;
+    struct pool *pool = session->sessions->pool;
+    session->state = SESSION_READY;
+    if (!is_ahead(session))
+        session->sessions->n_opening--;
+    if (session->loading)
+        disk_load(session);
+    else
+        session_opened(session);
+    pool_pump(pool); /* it waits while others open */
 }
 
 static void on_agent_broken(const char *why, void *data)
@@ -158,14 +173,17 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->runs);
     list_init(&session->openers);
     list_init(&session->infos);
+    list_init(&session->savers);
+    list_init(&session->next_savers);
     session_packages_init(session);
     const struct sandbox_plan sandbox = { .limits = session->limits };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
 }
 
-/* From here on it is somebody's: in the table, and counted. */
-static void session_admit(struct session_ref *session, const char *owner, const char *id)
+/* From here on it is somebody's: in the table, and counted. `stored`: what it has left on the disk. */
+static void session_admit(struct session_ref *session, const char *owner, const char *id,
+                          struct stored *stored)
 {
     struct sessions *sessions = session->sessions;
     session->owner = xstrdup(owner);
@@ -178,6 +196,10 @@ static void session_admit(struct session_ref *session, const char *owner, const 
     sessions->stats.sessions_total++;
     session_touch(session);
     kernel_hurry(session);
+    session->stored = stored;
+    session->loading = stored != NULL;
+    if (session->loading && session->state == SESSION_READY)
+        disk_load(session);
 }
 
 static bool is_default(const struct sandbox_limits *limits, const struct sessions *sessions)
@@ -226,10 +248,13 @@ static int choose_id(char *ret, const struct session_plan *plan, struct err *err
 }
 
 struct session_ref *session_make(struct sessions *sessions, const char *owner,
-                                 const struct session_plan *plan, bool python, struct err *err)
+                                 const struct session_plan *plan, enum session_use use,
+                                 struct err *err)
 {
     static const struct session_plan defaults = { 0 };
     const struct session_options *options = &sessions->options;
+    bool on_disk = sessions->disk && !(use & USE_TRANSIENT);
+    struct stored *stored = NULL;
     char id[SESSION_ID_MAX + 1];
     if (!plan)
         plan = &defaults;
@@ -246,10 +271,14 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
                       options->max_sessions_per_owner);
         return NULL;
     }
-    struct session_ref *session = python ? session_from_pool(sessions, plan) : NULL;
+    if (on_disk && store_has(disk_store(sessions->disk), owner, id) &&
+        store_hold(disk_store(sessions->disk), owner, id, /* make= */ false, &stored, err) < 0)
+        return NULL;
+    struct session_ref *session = use & USE_PYTHON ? session_from_pool(sessions, plan) : NULL;
     if (!session)
         session = session_begin(sessions, plan);
-    session_admit(session, owner, id);
+    session->on_disk = on_disk;
+    session_admit(session, owner, id, stored);
     return session;
 }
 
@@ -266,7 +295,7 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
 {
     if (plan && plan->id && session_find(sessions, owner, plan->id))
         return err_set(err, EEXIST, "session_id: there is a session of that name already");
-    struct session_ref *session = session_make(sessions, owner, plan, /* python= */ false, err);
+    struct session_ref *session = session_make(sessions, owner, plan, /* use= */ 0, err);
     if (!session)
         return -err->code;
     add_opener(session, on_open, data);
@@ -279,7 +308,7 @@ int session_ensure(struct sessions *sessions, const char *owner, const struct se
     struct session_ref *session = plan && plan->id ? session_find(sessions, owner, plan->id) : NULL;
     if (!session)
         return session_open(sessions, owner, plan, on_open, data, err);
-    if (session->state == SESSION_READY) {
+    if (is_open(session)) {
         auto_free char *id = xstrdup(session->id); /* whoever is told may end the session */
         on_open(id, NULL, data);
     } else {
@@ -325,6 +354,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     struct err err = { 0 };
     (void)err_set(&err, ECANCELED, "%s", words);
     session_packages_done(session, words);
+    disk_end(session, session->removes);
     session_fail_runs(session, outcome, words);
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
@@ -347,6 +377,7 @@ void session_release(struct session_ref *session)
     if (--session->holds > 0 || session->state != SESSION_ENDED)
         return;
     keeper_free(session->keeper);
+    changes_done(&session->told);
     timer_free(session->again);
     json_decref(session->cell_done);
     plan_done(session);
@@ -357,10 +388,43 @@ void session_release(struct session_ref *session)
 int session_close(struct sessions *sessions, const char *owner, const char *session_id)
 {
     struct session_ref *session = session_find(sessions, owner, session_id);
-    if (!session)
-        return -ENOENT;
-    session_end(session, OUTCOME_INTERRUPTED, "the session was closed");
-    return 0;
+    if (session) {
+        session->removes = true;
+        session_end(session, OUTCOME_INTERRUPTED, "the session was closed");
+        return 0;
+    }
+    int r = sessions->disk ? store_remove(disk_store(sessions->disk), owner, session_id) : -ENOENT;
+    if (r == 0)
+        disk_clean(sessions->disk);
+    return r;
+}
+
+static bool is_idle(const struct session_ref *session)
+{
+    return clock_ms() - session->last_used_ms >= session->sessions->options.idle_timeout_ms &&
+           list_empty(&session->runs) && !session_is_installing(session);
+}
+
+static void end_idle(const char *error, void *data)
+{
+    struct session_ref *session = data;
+    (void)error; /* it has been logged */
+    session->retiring = false;
+    if (session->state != SESSION_ENDED && is_idle(session))
+        session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
+}
+
+/* What programs in the background have written since the last run is saved first. */
+static void retire(struct session_ref *session)
+{
+    if (session->retiring)
+        return;
+    session->retiring = true;
+    session->removes = session->on_disk && disk_ends_with_session(session->sessions->disk);
+    if (session->removes)
+        end_idle(NULL, session);
+    else
+        disk_save(session, end_idle, session);
 }
 
 static void on_sweep(void *data)
@@ -370,8 +434,8 @@ static void on_sweep(void *data)
     list_each (struct session_ref, session, &sessions->all, link) {
         if (now - session->last_used_ms < sessions->options.idle_timeout_ms)
             return; /* the rest has been used later */
-        if (list_empty(&session->runs) && !session_is_installing(session))
-            session_end(session, OUTCOME_INTERRUPTED, "the session was idle for too long");
+        if (is_idle(session))
+            retire(session);
     }
 }
 
@@ -390,6 +454,8 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     for (size_t i = 0; i < sessions->n_buckets; i++)
         list_init(&sessions->buckets[i]);
     random_bytes(&sessions->hash_seed, sizeof(sessions->hash_seed));
+    if (options->disk.store)
+        sessions->disk = disk_new(loop, &options->disk, options->idle_timeout_ms);
     sessions->pool = pool_new(sessions);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
     timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
@@ -410,17 +476,23 @@ void sessions_free(struct sessions *sessions)
         session_end(list_first(struct session_ref, &sessions->all, link), OUTCOME_INTERRUPTED,
                     "the server is shutting down");
     timer_free(sessions->sweep);
+    disk_free(sessions->disk);
     free(sessions->buckets);
     free(sessions);
 }
 
 /*** Looking ***/
 
+static int no_session(struct err *err)
+{
+    return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+}
+
 static int link_of(const struct session_ref *session, struct link **ret, struct err *err)
 {
     if (!session)
-        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
-    if (session->state != SESSION_READY)
+        return no_session(err);
+    if (!is_open(session))
         return err_set(err, EAGAIN, "session_id: the session is still being opened");
     *ret = session->agent;
     return 0;
@@ -438,6 +510,94 @@ int session_peek(struct sessions *sessions, const char *owner, const char *sessi
     return link_of(session_look(sessions, owner, session_id), ret, err);
 }
 
+/* Somebody who wants an agent and waits for its session. */
+struct reacher {
+    struct sessions *sessions;
+    char *owner;
+    session_link_fn *on_link;
+    void *data;
+};
+
+static void on_reached(const char *session_id, const struct err *err, void *data)
+{
+    struct reacher *reacher = data;
+    struct link *agent = NULL;
+    struct err why = { 0 };
+    if (session_id)
+        (void)session_link(reacher->sessions, reacher->owner, session_id, &agent, &why);
+    else if (err)
+        why = *err;
+    reacher->on_link(agent, &why, reacher->data);
+    free(reacher->owner);
+    free(reacher);
+}
+
+static bool is_stored(const struct sessions *sessions, const char *owner, const char *id)
+{
+    return sessions->disk && store_has(disk_store(sessions->disk), owner, id);
+}
+
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id)
+{
+    return session_look(sessions, owner, session_id) || is_stored(sessions, owner, session_id);
+}
+
+int session_reach(struct sessions *sessions, const char *owner, const char *session_id,
+                  session_link_fn *on_link, void *data, struct err *err)
+{
+    const struct session_plan plan = { .id = session_id };
+    if (!session_is_there(sessions, owner, session_id))
+        return no_session(err);
+    struct reacher *reacher = xcalloc(1, sizeof(*reacher));
+    *reacher = (struct reacher){ sessions, xstrdup(owner), on_link, data };
+    int r = session_ensure(sessions, owner, &plan, on_reached, reacher, err);
+    if (r < 0) {
+        free(reacher->owner);
+        free(reacher);
+    }
+    return r;
+}
+
+int session_list(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                 size_t max_entries, link_list_fn *on_list, void *data, struct err *err)
+{
+    struct link *agent;
+    int r = uses ? session_link(sessions, owner, session_id, &agent, err)
+                 : session_peek(sessions, owner, session_id, &agent, err);
+    if (r == 0)
+        return link_file_list(agent, "/workspace", /* recursive= */ true, max_entries, on_list,
+                              data, err);
+    return is_stored(sessions, owner, session_id)
+               ? disk_list(sessions->disk, owner, session_id, on_list, data, err)
+               : r;
+}
+
+void session_save(struct sessions *sessions, const char *owner, const char *session_id,
+                  session_saved_fn *on_saved, void *data)
+{
+    struct session_ref *session = session_look(sessions, owner, session_id);
+    if (session && session->n_runs == 0)
+        disk_save(session, on_saved, data);
+    else
+        on_saved(NULL, data);
+}
+
+struct session_ref *session_find_or_reopen(struct sessions *sessions, const char *owner,
+                                           const char *id, const struct session_plan *plan,
+                                           enum session_use use, struct err *err)
+{
+    struct session_ref *session = session_find(sessions, owner, id);
+    if (session)
+        return session;
+    if (!is_stored(sessions, owner, id)) {
+        (void)no_session(err);
+        return NULL;
+    }
+    struct session_plan again = plan ? *plan : (struct session_plan){ 0 };
+    again.id = id;
+    return session_make(sessions, owner, &again, use, err);
+}
+
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id)
 {
     const struct session_ref *session = session_look(sessions, owner, session_id);
@@ -449,17 +609,37 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static void add_id(const char *id, void *data)
+{
+    struct session_ids *ids = data;
+    ids->items = xrealloc(ids->items, (ids->count + 1) * sizeof(*ids->items));
+    ids->items[ids->count++] = xstrdup(id);
+}
+
+/* One that is open may be on the disk, too. */
+static void drop_repeated(struct session_ids *ids)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < ids->count; i++) {
+        if (kept && str_eq(ids->items[kept - 1], ids->items[i]))
+            free(ids->items[i]);
+        else
+            ids->items[kept++] = ids->items[i];
+    }
+    ids->count = kept;
+}
+
 struct session_ids session_ids(const struct sessions *sessions, const char *owner)
 {
     struct session_ids ids = { 0 };
-    list_each (struct session_ref, session, &sessions->all, link) {
-        if (!str_eq(session->owner, owner))
-            continue;
-        ids.items = xrealloc(ids.items, (ids.count + 1) * sizeof(*ids.items));
-        ids.items[ids.count++] = xstrdup(session->id);
-    }
+    list_each (struct session_ref, session, &sessions->all, link)
+        if (str_eq(session->owner, owner))
+            add_id(session->id, &ids);
+    if (sessions->disk)
+        store_ids(disk_store(sessions->disk), owner, add_id, &ids);
     if (ids.count)
         qsort(ids.items, ids.count, sizeof(*ids.items), by_text);
+    drop_repeated(&ids);
     return ids;
 }
 
@@ -482,7 +662,7 @@ int session_info(struct sessions *sessions, const char *owner, const char *sessi
 {
     struct session_ref *session = session_find(sessions, owner, session_id);
     if (!session)
-        return err_set(err, ENOENT, "session_id: no such session (it may have expired)");
+        return no_session(err);
     struct info_request *request = xcalloc(1, sizeof(*request));
     memcpy(request->id, session->id, sizeof(request->id));
     request->on_info = on_info;

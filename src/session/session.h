@@ -7,6 +7,9 @@
  *   3. session_run(), session_read_file() …  queued in order, one at a time (files: beside)
  *   4. session_close(), or the idle clock, or sessions_free()
  *
+ * Where files are kept on the disk, a session that has ended, also with another server, is opened again
+ * when somebody names it: with its files, but without its variables.
+ *
  * Ownership: every look-up names the owner; a session of somebody else is "not found".
  */
 #ifndef BELLJAR_SESSION_H
@@ -32,7 +35,16 @@ struct session_python {
     double figure_width, figure_height; /* inches; of figures that do not say */
 };
 
+/* Files that outlive their session, and the server. */
+struct store;
+struct session_disk_options {
+    struct store *store; /* store.h; taken by sessions_new(). NULL: files end with their session */
+    uint64_t max_age_ms; /* unused for longer, they go; not before the session does */
+    uint64_t save_timeout_ms; /* for what a run has changed */
+};
+
 struct session_options {
+    struct session_disk_options disk;
     uint64_t idle_timeout_ms;
     size_t max_sessions, max_sessions_per_owner;
     size_t max_queue; /* runs that wait in one session; one more is refused */
@@ -83,7 +95,6 @@ struct session_plan {
     const json_t *allowed_modules,
         *blocked_modules; /* arrays of strings: import policy of the kernel */
     size_t id_len;        /* of a random id: 0 is the default of 22; 16 for python-interpreter */
-    bool on_disk;         /* later: workspace kept in a directory */
 };
 
 enum {
@@ -128,6 +139,8 @@ struct run_result {
     size_t n_output;
     bool truncated;
     bool session_over; /* it and its files are gone */
+    bool
+        files_kept; /* … but for those on the disk: as the run before left them, for who names it */
     /* Files of the session that hold what did not fit; see keep_over. */
     const struct run_kept {
         const char *stream; /* "stdout", "stderr" */
@@ -136,7 +149,18 @@ struct run_result {
         bool whole; /* false: longer than overflow_bytes, and its middle is missing here, too */
     } * kept;
     size_t n_kept;
+    /* Files below /workspace that it made or changed, by path, if they were wanted; Python's are in
+     * `done`. At most 4000 files and directories are looked at. What was changed by others in the
+     * last milliseconds before the run, a tick of the file system's clock, may be among them. */
+    const struct run_file {
+        const char *path;
+        int64_t size;
+        int64_t changed_ns;
+    } * files;
+    size_t n_files;
     const char *keep_error; /* why there is no such file; NULL: there is, or none was needed */
+    const char
+        *save_error; /* why the files on the disk are not those of the sandbox; NULL: they are */
     /* Python only; borrowed, NULL otherwise. */
     const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
     const json_t *displays; /* array of {"data": {mime: text}, "metadata"}; bounded */
@@ -164,6 +188,7 @@ struct run_spec {
     size_t input_len;
     uint64_t timeout_ms; /* 0: the default; more than the maximum is lowered to it */
     bool transient;      /* the session ends with the run */
+    bool want_files;     /* tell which files it made or changed */
     size_t keep_over;    /* output that takes more bytes as JSON is also kept as files; 0: never */
     /* Of a new session; NULL: all defaults. With an id that the owner has a session of, that one is
      * used as it is. */
@@ -198,7 +223,8 @@ int session_open(struct sessions *sessions, const char *owner, const struct sess
 int session_ensure(struct sessions *sessions, const char *owner, const struct session_plan *plan,
                    session_open_fn *on_open, void *data, struct err *err);
 
-/* 0, or -ENOENT. Ends its runs (on_done, interrupted), deletes its files. */
+/* 0, or -ENOENT, or -EBUSY: another server has it. Ends its runs (on_done, interrupted), deletes its
+ * files, on the disk, too. */
 int session_close(struct sessions *sessions, const char *owner, const char *session_id);
 
 /* Python packages for a session: importable in its next run. Beside runs, several at once. */
@@ -249,10 +275,32 @@ int session_link(struct sessions *sessions, const char *owner, const char *sessi
 int session_peek(struct sessions *sessions, const char *owner, const char *session_id,
                  struct link **ret, struct err *err);
 
+/* Is there such a session, be it ready or not, or on the disk only? No use of it. */
+bool session_is_there(const struct sessions *sessions, const char *owner, const char *session_id);
+
+/* The agent of a session as soon as it can be had: of one that is still being opened, or that has ended
+ * and left its files on the disk, when it is open. on_link once, perhaps from in here: with the agent, or
+ * NULL and why. Negative and err as session_open(), and -ENOENT. Counts as use. */
+typedef void session_link_fn(struct link *agent, const struct err *err, void *data);
+int session_reach(struct sessions *sessions, const char *owner, const char *session_id,
+                  session_link_fn *on_link, void *data, struct err *err);
+
+/* All files of a session, also of one that is on the disk only, which stays there. `uses`: it counts as
+ * use. */
+int session_list(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                 size_t max_entries, link_list_fn *on_list, void *data, struct err *err);
+
+/* A tool has written files: on_saved when they are on the disk too, if they are to be; perhaps from in
+ * here. `error` says why they are not. While something runs the end of that run does it. */
+typedef void session_saved_fn(const char *error, void *data);
+void session_save(struct sessions *sessions, const char *owner, const char *session_id,
+                  session_saved_fn *on_saved, void *data);
+
 /* Does something run or wait in it? */
 bool session_busy(const struct sessions *sessions, const char *owner, const char *session_id);
 
-/* The ids of an owner's sessions, sorted. Release with session_ids_done(). */
+/* The ids of an owner's sessions, sorted, with those that are on the disk only. Release with
+ * session_ids_done(). */
 struct session_ids {
     char **items;
     size_t count;
@@ -274,8 +322,9 @@ struct session_stats {
     uint64_t runs_total[OUTCOME_SANDBOX_FAILED + 1]; /* by outcome */
     uint64_t kernels_ready, kernels_making;          /* ahead of need */
     uint64_t kernel_hits,
-        kernel_misses;        /* new sessions that found one ready, and those that did not */
-    uint64_t kernel_failures; /* that could not be made, or ended while they waited */
+        kernel_misses; /* new sessions that found one ready, and those that did not */
+    uint64_t saves_total, save_failures; /* of files, to the disk */
+    uint64_t kernel_failures;            /* that could not be made, or ended while they waited */
 };
 void sessions_stats(const struct sessions *sessions, struct session_stats *ret);
 

@@ -55,12 +55,16 @@ bool current_remove(struct current *current, const char *owner, const char *sess
     return false;
 }
 
-const char *current_find(const struct current *current, const char *owner)
+const char *current_find(struct current *current, struct sessions *sessions, const char *owner)
 {
     const char *found = NULL;
-    list_each (const struct entry, entry, &current->entries, link) {
-        if (str_eq(entry->owner, owner))
+    list_each (struct entry, entry, &current->entries, link) {
+        if (!str_eq(entry->owner, owner))
+            continue;
+        if (session_is_there(sessions, owner, entry->session_id))
             found = entry->session_id;
+        else
+            drop(current, entry);
     }
     return found;
 }

@@ -136,7 +136,7 @@ struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
     char *value; /* text of the last expression */
-    struct file_entry *files;
+    struct report_files files;
     struct overflow *overflow;
 };
 
@@ -193,8 +193,8 @@ static void take_done(struct reply *reply, const struct run_result *run, size_t 
     result->truncated |= cut;
     result->result = reply->value;
     result->traceback = report_traceback(run);
-    result->files.count = report_files(run, &reply->files);
-    result->files.items = reply->files;
+    reply->files = report_files(run);
+    result->files = (struct obj_list){ .items = reply->files.items, .count = reply->files.count };
 }
 
 static void reply_init(struct reply *reply, const struct run_result *run, size_t max_answer)
@@ -211,11 +211,9 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
                     .truncated = run->truncated },
     };
     for (size_t i = 0; i < run->n_output; i++) {
-        auto_buf text = BUF_INIT(BUF_NO_CEILING);
-        toolbox_add_text(&text, run->output[i].text, run->output[i].len);
         reply->chunks[i] = (struct output_chunk){
             .stream = run->output[i].stream == LINK_STDOUT ? "stdout" : "stderr",
-            .text = buf_steal(&text),
+            .text = report_chunk(&run->output[i]),
         };
     }
     fit_output(reply, run->n_output, output_budget(run, max_answer));
@@ -229,7 +227,7 @@ static void reply_done(struct reply *reply, const struct run_result *run)
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
     toolbox_free_strs(&reply->result.traceback);
-    report_files_free(reply->files, reply->result.files.count);
+    report_files_done(&reply->files);
     free(reply->chunks);
     free(reply->value);
     for (size_t i = 0; i < run->n_kept; i++)
@@ -285,6 +283,7 @@ static void add_overflow(struct buf *text, const struct reply *reply, const stru
 
 static void add_notes(struct buf *text, const struct run_result *run)
 {
+    auto_free char *loss = report_loss(run);
     size_t i;
     json_t *note;
     json_array_foreach(json_object_get(run->done, "notes"), i, note)
@@ -292,13 +291,9 @@ static void add_notes(struct buf *text, const struct run_result *run)
         if (i < 20 && json_is_string(note))
             (void)buf_printf(text, "[note] %.500s\n", json_string_value(note));
     }
-    if (run->kernel_lost && !run->session_over)
-        (void)buf_add_str(text,
-                          "[note] Python was restarted: variables and imports are gone, files "
-                          "in /workspace are kept\n");
-    if (run->session_over)
-        (void)buf_add_str(text, "[note] this session is over and its files are gone\n");
-    else
+    if (loss)
+        (void)buf_printf(text, "[note] %s\n", loss);
+    if (!run->session_over)
         (void)buf_printf(text, "[session_id] %s\n", run->session_id);
 }
 
@@ -320,9 +315,9 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
         (void)buf_printf(&text, "[%s] %s\n", result->outcome, result->error);
     else if (!text.len && !run->displays)
         (void)buf_add_str(&text, "[ok] no output\n");
-    for (size_t i = 0; i < result->files.count; i++)
-        (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files[i].name,
-                         reply->files[i].mime_type, (long long)reply->files[i].size);
+    for (size_t i = 0; i < reply->files.count; i++)
+        (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files.items[i].name,
+                         reply->files.items[i].mime_type, (long long)reply->files.items[i].size);
     add_overflow(&text, reply, run);
     add_notes(&text, run);
     return mcp_text(text.data, text.len);
@@ -353,6 +348,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
         .code = args->code,
         .code_len = strlen(args->code),
         .timeout_ms = args->has_timeout ? (uint64_t)(args->timeout * 1000) : 0,
+        .want_files = true,
         .keep_over = readable_max(box->max_answer),
     };
     struct err err = { 0 };

@@ -2,10 +2,9 @@
  * sandbox_read_file, sandbox_write_file, sandbox_list_files: files below /workspace. The work is
  * done inside the sandbox, as the guest's user; no path ever names anything on the host.
  */
+#include "tools/file_job.h"
 #include "tools/icons.h"
-#include "tools/toolbox.h"
 #include "tools/tools.h"
-#include "tools/watch.h"
 
 #include "base/buf.h"
 #include "base/text.h"
@@ -14,57 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_MAX_LEN = 4096 };
 /* A list's text gets this part of an answer; the same as JSON, escaped, takes up to twice as much. */
 enum { LIST_SHARE = 5 };
 
 static const char *const encodings[] = { "text", "base64", NULL };
 
-/* One call under way. */
-struct file_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    char *path;
-    char *session_id; /* NULL until a session made for this call is open */
-    bool base64;
-    uint64_t offset; /* of what is read */
-    char *content;   /* to be written */
-    size_t content_len;
-};
-
-static struct file_call *file_call_new(struct mcp_call *call, const struct toolbox *box,
-                                       const char *path, const char *session_id)
-{
-    struct file_call *file = xcalloc(1, sizeof(*file));
-    file->call = call;
-    file->box = box;
-    file->path = xstrdup(path);
-    file->session_id = session_id ? xstrdup(session_id) : NULL;
-    mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
-    return file;
-}
-
-/* Frees and returns the call, which the caller then finishes. */
-static struct mcp_call *file_call_free(struct file_call *file)
-{
-    struct mcp_call *call = file->call;
-    free(file->path);
-    free(file->session_id);
-    free(file->content);
-    free(file);
-    return call;
-}
-
-static void file_call_fail(struct file_call *file, const char *tool, const char *why)
-{
-    auto_free char *text = xstrdup(why);
-    mcp_call_fail(file_call_free(file), "%s: %s", tool, text);
-}
-
 /* What went wrong with a path, for the one who wrote it. */
-static char *explain(const struct file_call *file, int code)
+static char *explain(const struct file_job *job, int code)
 {
-    const char *path = file->path;
+    const char *path = job->wish.path;
     switch (code) {
     case ENOENT:
         return xasprintf("path: no such file in the sandbox: %.200s", path);
@@ -78,7 +35,7 @@ static char *explain(const struct file_call *file, int code)
         return xasprintf("path: not a regular file: %.200s", path);
     case EFBIG:
         return xasprintf("path: too large for one call (limit %zu bytes): %.200s",
-                         file->content ? file->box->max_write : file->box->max_read, path);
+                         job->wish.content ? job->box->max_write : job->box->max_read, path);
     case ENOSPC:
         return xasprintf("/workspace is full; nothing was written to %.200s", path);
     case ECANCELED:
@@ -88,10 +45,11 @@ static char *explain(const struct file_call *file, int code)
     }
 }
 
-static void file_call_refuse(struct file_call *file, const char *tool, int code)
+static void file_fail(struct file_job *job, int code, const char *why)
 {
-    auto_free char *why = explain(file, code);
-    file_call_fail(file, tool, why);
+    const char *tool = job->task->name;
+    auto_free char *text = code ? explain(job, code) : xstrdup(why);
+    mcp_call_fail(file_job_end(job), "%s: %s", tool, text);
 }
 
 /*** sandbox_read_file ***/
@@ -105,7 +63,7 @@ struct read_args {
 };
 static const struct field read_fields[] = {
     FIELD_STR(struct read_args, path, "File to read, relative to /workspace or absolute inside it.",
-              .required = true, .min_len = 1, .max_len = PATH_MAX_LEN),
+              .required = true, .min_len = 1, .max_len = FILE_JOB_PATH_MAX),
     FIELD_STR(struct read_args, session_id, "Session whose file it is.", .required = true,
               .min_len = 1, .max_len = SESSION_ID_MAX),
     FIELD_STR(struct read_args, encoding,
@@ -142,66 +100,35 @@ static const struct field read_result_fields[] = {
 };
 static const struct shape read_output = SHAPE(struct read_result, read_result_fields);
 
-/* As many bytes from the beginning as fit into an answer, however much of them needs escaping.
- * Returns their number. */
-static size_t add_fitting(struct buf *text, const struct file_call *file, const char *bytes,
-                          size_t len)
+static void on_read(struct file_job *job, const char *bytes, size_t len, uint64_t size)
 {
-    size_t budget = file->box->max_answer / 4 * 3;
-    for (;;) {
-        buf_clear(text);
-        if (file->base64)
-            (void)base64_add(text, bytes, len);
-        else
-            toolbox_add_text(text, bytes, len);
-        size_t cost = toolbox_json_len(buf_str(text));
-        if (cost <= budget)
-            return len;
-        len = (size_t)((double)len * ((double)budget / (double)cost));
-    }
-}
-
-static void on_read(int code, const char *bytes, size_t len, uint64_t size, void *data)
-{
-    struct file_call *file = data;
-    if (code) {
-        file_call_refuse(file, "sandbox_read_file", code);
-        return;
-    }
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    len = add_fitting(&text, file, bytes, len);
-    const struct read_result result = { .session_id = file->session_id,
-                                        .path = file->path,
-                                        .encoding = file->base64 ? "base64" : "text",
+    uint64_t offset = job->wish.offset;
+    len = file_job_add_text(job, bytes, len);
+    const struct read_result result = { .session_id = job->session_id,
+                                        .path = job->wish.path,
+                                        .encoding = job->wish.base64 ? "base64" : "text",
                                         .size = (int64_t)size,
-                                        .offset = (int64_t)file->offset,
+                                        .offset = (int64_t)offset,
                                         .length = (int64_t)len,
-                                        .truncated = file->offset + len < size };
-    mcp_call_add(file->call, mcp_text(buf_str(&text), text.len));
+                                        .truncated = offset + len < size };
     if (result.truncated)
-        mcp_call_add(file->call,
-                     mcp_textf("[note] only %s%zu of %llu bytes; go on with offset %llu",
-                               file->offset ? "" : "the first ", len, (unsigned long long)size,
-                               (unsigned long long)result.offset + (unsigned long long)len));
-    mcp_call_structured(file->call, &result);
-    mcp_call_finish(file_call_free(file));
+        mcp_call_add(job->call, mcp_textf("[note] only %s%zu of %llu bytes; go on with offset %llu",
+                                          offset ? "" : "the first ", len, (unsigned long long)size,
+                                          (unsigned long long)offset + (unsigned long long)len));
+    mcp_call_structured(job->call, &result);
+    mcp_call_finish(file_job_end(job));
 }
 
 static void read_file(struct mcp_call *call, const void *arguments, void *data)
 {
+    static const struct file_task task = { "sandbox_read_file", file_fail, .on_read = on_read };
     const struct read_args *args = arguments;
-    const struct toolbox *box = data;
-    struct file_call *file = file_call_new(call, box, args->path, args->session_id);
-    struct link *agent;
-    struct err err = { 0 };
-    uint64_t most = box->max_read;
-    if (args->has_length && (uint64_t)args->length < most)
-        most = (uint64_t)args->length;
-    file->offset = (uint64_t)args->offset;
-    file->base64 = str_eq(args->encoding, "base64");
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        link_file_read(agent, args->path, file->offset, most, on_read, file, &err) < 0)
-        file_call_fail(file, "sandbox_read_file", err.msg);
+    const struct file_wish wish = { .session_id = args->session_id,
+                                    .path = args->path,
+                                    .offset = (uint64_t)args->offset,
+                                    .length = args->has_length ? (uint64_t)args->length : 0,
+                                    .base64 = str_eq(args->encoding, "base64") };
+    file_job_start(call, data, &task, &wish);
 }
 
 const struct mcp_tool tool_read_file = {
@@ -228,7 +155,7 @@ struct write_args {
 static const struct field write_fields[] = {
     FIELD_STR(struct write_args, path,
               "File to write, relative to /workspace or absolute inside it. Folders are made.",
-              .required = true, .min_len = 1, .max_len = PATH_MAX_LEN),
+              .required = true, .min_len = 1, .max_len = FILE_JOB_PATH_MAX),
     FIELD_STR(struct write_args, content, "What it shall contain.", .required = true),
     FIELD_STR(struct write_args, session_id,
               "Session to write in. Leave out (or \"\" or \"0\") to start a new session.",
@@ -253,84 +180,40 @@ static const struct field write_result_fields[] = {
 };
 static const struct shape write_output = SHAPE(struct write_result, write_result_fields);
 
-static void on_written(int code, void *data)
+static void on_written(struct file_job *job)
 {
-    struct file_call *file = data;
-    watch_end_change(file->box->watch, mcp_call_owner(file->call), file->session_id);
-    if (code) {
-        file_call_refuse(file, "sandbox_write_file", code);
-        return;
-    }
-    const struct write_result result = { .session_id = file->session_id,
-                                         .path = file->path,
-                                         .size = (int64_t)file->content_len };
-    mcp_call_add(file->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n",
-                                       file->content_len, file->path, file->session_id));
-    mcp_call_structured(file->call, &result);
-    mcp_call_finish(file_call_free(file));
-}
-
-static void write_to_session(struct file_call *file)
-{
-    struct link *agent;
-    struct err err = { 0 };
-    const char *owner = mcp_call_owner(file->call);
-    if (session_link(file->box->sessions, owner, file->session_id, &agent, &err) < 0) {
-        file_call_fail(file, "sandbox_write_file", err.msg);
-        return;
-    }
-    watch_begin_change(file->box->watch, owner, file->session_id);
-    if (link_file_write(agent, file->path, file->content, file->content_len, on_written, file,
-                        &err) < 0) {
-        watch_end_change(file->box->watch, owner, file->session_id);
-        file_call_fail(file, "sandbox_write_file", err.msg);
-    }
-}
-
-static void on_session_open(const char *session_id, const struct err *err, void *data)
-{
-    struct file_call *file = data;
-    if (!session_id) {
-        file_call_fail(file, "sandbox_write_file", err->msg);
-        return;
-    }
-    file->session_id = xstrdup(session_id);
-    write_to_session(file);
-}
-
-/* The bytes to write; false when they are no base64. */
-static bool take_content(struct file_call *file, const struct write_args *args)
-{
-    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
-    size_t len = strlen(args->content);
-    if (str_eq(args->encoding, "base64")) {
-        if (base64_decode(args->content, len, &bytes) < 0)
-            return false;
-    } else {
-        (void)buf_add(&bytes, args->content, len);
-    }
-    file->content_len = bytes.len;
-    file->content = buf_steal(&bytes);
-    return true;
+    const struct file_wish *wish = &job->wish;
+    const struct write_result result = { .session_id = job->session_id,
+                                         .path = wish->path,
+                                         .size = (int64_t)wish->content_len };
+    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s\n[session_id] %s\n", wish->content_len,
+                                      wish->path, job->session_id));
+    mcp_call_structured(job->call, &result);
+    mcp_call_finish(file_job_end(job));
 }
 
 static void write_file(struct mcp_call *call, const void *arguments, void *data)
 {
+    static const struct file_task task = { "sandbox_write_file", file_fail,
+                                           .on_written = on_written };
     const struct write_args *args = arguments;
     const struct toolbox *box = data;
     bool fresh = !args->session_id || !*args->session_id || str_eq(args->session_id, "0");
-    struct file_call *file = file_call_new(call, box, args->path, fresh ? NULL : args->session_id);
-    struct err err = { 0 };
-    if (!take_content(file, args))
-        file_call_fail(file, "sandbox_write_file",
-                       "content: must be standard base64 when encoding is base64");
-    else if (file->content_len > box->max_write)
-        file_call_refuse(file, "sandbox_write_file", EFBIG);
-    else if (!fresh)
-        write_to_session(file);
-    else if (session_open(box->sessions, mcp_call_owner(call), NULL, on_session_open, file, &err) <
-             0)
-        file_call_fail(file, "sandbox_write_file", err.msg);
+    struct file_wish wish = { .session_id = fresh ? NULL : args->session_id,
+                              .path = args->path,
+                              .content = args->content,
+                              .content_len = strlen(args->content) };
+    auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
+    if (str_eq(args->encoding, "base64")) {
+        if (base64_decode(args->content, wish.content_len, &bytes) < 0) {
+            mcp_call_fail(call, "sandbox_write_file: content: must be standard base64 when "
+                                "encoding is base64");
+            return;
+        }
+        wish.content_len = bytes.len;
+        wish.content = wish.made_content = buf_steal(&bytes);
+    }
+    file_job_start(call, box, &task, &wish);
 }
 
 const struct mcp_tool tool_write_file = {
@@ -357,7 +240,7 @@ struct list_args {
 };
 static const struct field list_fields[] = {
     FIELD_STR(struct list_args, path, "Directory, relative to /workspace or absolute inside it.",
-              .max_len = PATH_MAX_LEN, .preset_str = "/workspace"),
+              .max_len = FILE_JOB_PATH_MAX, .preset_str = "/workspace"),
     FIELD_STR(struct list_args, session_id, "Session whose files they are.", .required = true,
               .min_len = 1, .max_len = SESSION_ID_MAX),
     FIELD_BOOL(struct list_args, recursive, "Everything below, too.", PRESET_BOOL(false)),
@@ -409,13 +292,9 @@ static char *printable_name(const char *name)
     return buf_steal(&line);
 }
 
-static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
+static void on_listed(struct file_job *job, const struct link_entry *entries, size_t count,
+                      bool more)
 {
-    struct file_call *file = data;
-    if (code) {
-        file_call_refuse(file, "sandbox_list_files", code);
-        return;
-    }
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     struct list_entry *items = xcalloc(count, sizeof(*items));
     for (size_t i = 0; i < count; i++) {
@@ -424,7 +303,7 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
                                         .size = (int64_t)entries[i].size };
         (void)buf_printf(&text, "%-9s %12lld  %s\n", items[i].type, (long long)items[i].size,
                          items[i].name);
-        if (text.len > file->box->max_answer / LIST_SHARE && i + 1 < count) {
+        if (text.len > job->box->max_answer / LIST_SHARE && i + 1 < count) {
             count = i + 1; /* names can be long; they are in the answer twice */
             more = true;
         }
@@ -433,28 +312,27 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
         (void)buf_add_str(&text, "(empty)\n");
     if (more)
         (void)buf_printf(&text, "[note] only the first %zu entries\n", count);
-    const struct list_result result = { .session_id = file->session_id,
-                                        .path = file->path,
+    const struct list_result result = { .session_id = job->session_id,
+                                        .path = job->wish.path,
                                         .entries = { .items = items, .count = count },
                                         .truncated = more };
-    mcp_call_add(file->call, mcp_text(text.data, text.len));
-    mcp_call_structured(file->call, &result);
+    mcp_call_add(job->call, mcp_text(text.data, text.len));
+    mcp_call_structured(job->call, &result);
     for (size_t i = 0; i < count; i++)
         free((char *)items[i].name);
     free(items);
-    mcp_call_finish(file_call_free(file));
+    mcp_call_finish(file_job_end(job));
 }
 
 static void list_files(struct mcp_call *call, const void *arguments, void *data)
 {
+    static const struct file_task task = { "sandbox_list_files", file_fail,
+                                           .on_listed = on_listed };
     const struct list_args *args = arguments;
-    const struct toolbox *box = data;
-    struct file_call *file = file_call_new(call, box, args->path, args->session_id);
-    struct link *agent;
-    struct err err = { 0 };
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        link_file_list(agent, args->path, args->recursive, box->max_list, on_list, file, &err) < 0)
-        file_call_fail(file, "sandbox_list_files", err.msg);
+    const struct file_wish wish = { .session_id = args->session_id,
+                                    .path = args->path,
+                                    .recursive = args->recursive };
+    file_job_start(call, data, &task, &wish);
 }
 
 const struct mcp_tool tool_list_files = {

@@ -1,26 +1,11 @@
 #include "tools/icons.h"
 #include "tools/session_files.h"
-#include "tools/toolbox.h"
 #include "tools/tools.h"
 
 #include "base/buf.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The list's text gets this part of an answer; as JSON, with the URIs, it takes several times more. */
 enum { LIST_SHARE = 8 };
-
-struct list_args {
-    const char *session_id;
-};
-static const struct field list_fields[] = {
-    FIELD_STR(struct list_args, session_id, "The session, as execute_code returned it.",
-              .required = true, .min_len = 1, .max_len = SESSION_ID_MAX),
-    FIELD_END,
-};
-static const struct shape list_input = SHAPE(struct list_args, list_fields);
 
 struct list_result {
     const char *session_id;
@@ -36,67 +21,46 @@ static const struct field list_result_fields[] = {
 };
 static const struct shape list_output = SHAPE(struct list_result, list_result_fields);
 
-struct list_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    char *session_id;
-};
-
-static struct mcp_call *list_call_free(struct list_call *list)
+/* One file a line; *count becomes how many of them have room. True: all. */
+static bool add_lines(struct buf *text, const struct file_entry *files, size_t *count, size_t room)
 {
-    struct mcp_call *call = list->call;
-    free(list->session_id);
-    free(list);
-    return call;
+    for (size_t i = 0; i < *count; i++) {
+        (void)buf_printf(text, "%s (%s, %lld bytes)\n", files[i].uri, files[i].mime_type,
+                         (long long)files[i].size);
+        if (text->len > room && i + 1 < *count) {
+            *count = i + 1;
+            return false;
+        }
+    }
+    return true;
 }
 
-static void on_files(int code, const struct session_file *files, size_t count, bool more,
-                     void *data)
+static void on_listed(struct mcp_call *call, const struct toolbox *box,
+                      const struct session_listing *listing)
 {
-    struct list_call *list = data;
-    if (code) {
-        mcp_call_fail(list_call_free(list), "list_session_files: %s",
-                      code == ECANCELED ? "the session ended meanwhile" : strerror(code));
+    if (listing->error) {
+        mcp_call_fail(call, "list_session_files: %s", listing->error);
         return;
     }
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    struct file_entry *entries = session_file_entries(list->session_id, files, count);
-    size_t made = count;
-    for (size_t i = 0; i < count; i++) {
-        (void)buf_printf(&text, "%s (%s, %lld bytes)\n", entries[i].uri, entries[i].mime_type,
-                         (long long)entries[i].size);
-        if (text.len > list->box->max_answer / LIST_SHARE && i + 1 < count) {
-            count = i + 1;
-            more = true;
-        }
-    }
+    size_t count = listing->count;
+    bool all = add_lines(&text, listing->files, &count, box->max_answer / LIST_SHARE);
+    const struct list_result result = { .session_id = listing->session_id,
+                                        .files = { .items = listing->files, .count = count },
+                                        .truncated = !all || listing->more };
     if (count == 0)
         (void)buf_add_str(&text, "(no files)\n");
-    if (more)
+    if (result.truncated)
         (void)buf_printf(&text, "[note] only the first %zu files\n", count);
-    const struct list_result result = { .session_id = list->session_id,
-                                        .files = { .items = entries, .count = count },
-                                        .truncated = more };
-    mcp_call_add(list->call, mcp_text(text.data, text.len));
-    mcp_call_structured(list->call, &result);
-    session_file_entries_free(entries, made);
-    mcp_call_finish(list_call_free(list));
+    mcp_call_add(call, mcp_text(text.data, text.len));
+    mcp_call_structured(call, &result);
+    mcp_call_finish(call);
 }
 
 static void list_session_files(struct mcp_call *call, const void *arguments, void *data)
 {
-    const struct list_args *args = arguments;
-    const struct toolbox *box = data;
-    struct list_call *list = xcalloc(1, sizeof(*list));
-    struct link *agent;
-    struct err err = { 0 };
-    list->call = call;
-    list->box = box;
-    list->session_id = xstrdup(args->session_id);
-    mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
-    if (session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err) < 0 ||
-        session_files(agent, box->max_list, on_files, list, &err) < 0)
-        mcp_call_fail(list_call_free(list), "list_session_files: %s", err.msg);
+    const struct session_arg *args = arguments;
+    session_list_for_call(call, data, args->session_id, on_listed);
 }
 
 const struct mcp_tool tool_list_session_files = {
@@ -107,7 +71,7 @@ const struct mcp_tool tool_list_session_files = {
         "it "
         "to find out what earlier calls have made; use sandbox_list_files for one directory with "
         "its subdirectories and links. Caches and hidden directories are left out.",
-    .input = &list_input,
+    .input = &session_arg_input,
     .output = &list_output,
     .hints = MCP_READ_ONLY,
     .icons = icon_files,

@@ -17,11 +17,11 @@
 
 struct installation {
     struct mcp_call *call;
-    const struct toolbox *box;
     char *session_id;
     struct install *install;
     struct progress *progress;
     packages_installed_fn *on_installed;
+    void *data;
 };
 
 static void installation_free(struct installation *installation)
@@ -41,12 +41,10 @@ static void on_done(const struct install_result *result, void *data)
 {
     struct installation *installation = data;
     auto_free char *session_id = steal_ptr(&installation->session_id);
-    struct mcp_call *call = installation->call;
-    const struct toolbox *box = installation->box;
-    packages_installed_fn *on_installed = installation->on_installed;
+    const struct installation copy = *installation;
     installation_free(installation);
-    mcp_call_defer(call, NULL, NULL);
-    on_installed(call, session_id, result, (void *)box);
+    mcp_call_defer(copy.call, NULL, NULL); /* there is nothing left to cancel */
+    copy.on_installed(copy.call, session_id, result, copy.data);
 }
 
 static void on_cancel(struct mcp_call *call, void *data)
@@ -56,19 +54,19 @@ static void on_cancel(struct mcp_call *call, void *data)
     install_cancel(installation->install); /* on_done finishes the call */
 }
 
-int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
-                              const char *session_id, const struct str_list *packages,
-                              packages_installed_fn *on_installed, struct err *err)
+static int install(struct mcp_call *call, const struct toolbox *box, const char *session_id,
+                   const struct str_list *packages, packages_installed_fn *on_installed, void *data,
+                   struct err *err)
 {
     static const struct install_events events = { .on_output = on_output, .on_done = on_done };
     if (mcp_call_cancelled(call))
         return err_set(err, ECANCELED, "cancelled");
     struct installation *installation = xcalloc(1, sizeof(*installation));
-    installation->call = call;
-    installation->box = box;
-    installation->session_id = xstrdup(session_id);
-    installation->on_installed = on_installed;
-    installation->progress = progress_new(box, call);
+    *installation = (struct installation){ .call = call,
+                                           .session_id = xstrdup(session_id),
+                                           .progress = progress_new(box, call),
+                                           .on_installed = on_installed,
+                                           .data = data };
     int r = session_install(box->sessions, mcp_call_owner(call), session_id, packages->items,
                             packages->count, &events, installation, &installation->install, err);
     if (r < 0)
@@ -78,12 +76,94 @@ int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
     return r;
 }
 
+int packages_install_for_call(struct mcp_call *call, const struct toolbox *box,
+                              const char *session_id, const struct str_list *packages,
+                              packages_installed_fn *on_installed, struct err *err)
+{
+    return install(call, box, session_id, packages, on_installed, (void *)box, err);
+}
+
 void packages_add_output(struct mcp_call *call, const struct install_result *result)
 {
     auto_buf output = BUF_INIT(BUF_NO_CEILING);
     toolbox_add_text(&output, result->output, result->output_len);
     if (output.len > strlen(result->error))
         mcp_call_add(call, mcp_text(output.data, output.len));
+}
+
+/*** With a session made for it ***/
+
+int packages_can_install(const struct toolbox *box, const struct str_list *packages,
+                         struct err *err)
+{
+    return packages->count
+               ? sessions_check_packages(box->sessions, packages->items, packages->count, err)
+               : 0;
+}
+
+/* A call that waits for its sandbox, and then for its packages. */
+struct order {
+    struct mcp_call *call;
+    const struct toolbox *box;
+    struct str_list packages;
+    enum packages_keep keep;
+    packages_installed_fn *on_installed;
+};
+
+static void order_end(struct order *order, const char *session_id,
+                      const struct install_result *result)
+{
+    const struct order copy = *order;
+    free(order);
+    bool stays = copy.keep == PACKAGES_KEEP || (copy.keep == PACKAGES_KEEP_WHOLE && result->ok);
+    if (session_id && !stays)
+        (void)session_close(copy.box->sessions, mcp_call_owner(copy.call), session_id);
+    copy.on_installed(copy.call, session_id, result, (void *)copy.box);
+}
+
+static void order_fail(struct order *order, const char *session_id, const char *why)
+{
+    const struct install_result result = { .error = why, .output = "" };
+    order_end(order, session_id, &result);
+}
+
+static void on_order_installed(struct mcp_call *call, const char *session_id,
+                               const struct install_result *result, void *data)
+{
+    (void)call;
+    order_end(data, session_id, result);
+}
+
+static void on_open(const char *session_id, const struct err *err, void *data)
+{
+    struct order *order = data;
+    struct err refused = { 0 };
+    if (!session_id) {
+        order_fail(order, NULL, err->msg);
+        return;
+    }
+    auto_free char *id = xstrdup(session_id);
+    const struct install_result nothing = { .ok = true, .output = "" };
+    if (order->packages.count == 0)
+        order_end(order, id, &nothing);
+    else if (install(order->call, order->box, id, &order->packages, on_order_installed, order,
+                     &refused) < 0)
+        order_fail(order, id, refused.msg);
+}
+
+int packages_install_with_session(struct mcp_call *call, const struct toolbox *box,
+                                  const struct session_plan *plan, const struct str_list *packages,
+                                  enum packages_keep keep, packages_installed_fn *on_installed,
+                                  struct err *err)
+{
+    struct order *order = xcalloc(1, sizeof(*order));
+    *order = (struct order){ call, box, *packages, keep, on_installed };
+    mcp_call_defer(call, NULL, NULL);
+    int r = (keep == PACKAGES_KEEP ? session_ensure : session_open)(
+        box->sessions, mcp_call_owner(call), plan, on_open, order, err);
+    if (r < 0)
+        free(order);
+    return r;
 }
 
 /*** install_packages ***/
@@ -150,61 +230,21 @@ static void on_installed(struct mcp_call *call, const char *session_id,
     mcp_call_fail(call, "install_packages: %s", result->error);
 }
 
-/* In a session of its own, which must not stay when there is nothing in it. */
-static void on_installed_in_new(struct mcp_call *call, const char *session_id,
-                                const struct install_result *result, void *data)
-{
-    const struct toolbox *box = data;
-    if (!result->ok)
-        (void)session_close(box->sessions, mcp_call_owner(call), session_id); /* gone: fine */
-    on_installed(call, session_id, result, data);
-}
-
-/* A call that waits for its sandbox. */
-struct install_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    struct str_list packages; /* the arguments live as long as the call */
-};
-
-static void on_open(const char *session_id, const struct err *err, void *data)
-{
-    struct install_call *asked = data;
-    const struct install_call copy = *asked;
-    struct err refused = { 0 };
-    free(asked);
-    if (!session_id) {
-        mcp_call_fail(copy.call, "install_packages: %s", err->msg);
-        return;
-    }
-    auto_free char *id = xstrdup(session_id);
-    if (packages_install_for_call(copy.call, copy.box, id, &copy.packages, on_installed_in_new,
-                                  &refused) < 0) {
-        (void)session_close(copy.box->sessions, mcp_call_owner(copy.call), id);
-        mcp_call_fail(copy.call, "install_packages: %s", refused.msg);
-    }
-}
-
 static void install_packages(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct install_args *args = arguments;
     const struct toolbox *box = data;
+    const char *id = args->session_id;
+    bool fresh = !id || !*id || str_eq(id, "0");
     struct err err = { 0 };
     mcp_call_defer(call, NULL, NULL);
-    const char *id = args->session_id;
-    if (id && *id && !str_eq(id, "0")) {
-        if (packages_install_for_call(call, box, id, &args->packages, on_installed, &err) < 0)
-            mcp_call_fail(call, "install_packages: %s", err.msg);
-        return;
-    }
-    struct install_call *asked = xcalloc(1, sizeof(*asked));
-    *asked = (struct install_call){ call, box, args->packages };
-    if (sessions_check_packages(box->sessions, args->packages.items, args->packages.count, &err) <
-            0 ||
-        session_open(box->sessions, mcp_call_owner(call), NULL, on_open, asked, &err) < 0) {
-        free(asked);
+    int r = fresh ? packages_can_install(box, &args->packages, &err)
+                  : packages_install_for_call(call, box, id, &args->packages, on_installed, &err);
+    if (r == 0 && fresh)
+        r = packages_install_with_session(call, box, NULL, &args->packages, PACKAGES_KEEP_WHOLE,
+                                          on_installed, &err);
+    if (r < 0)
         mcp_call_fail(call, "install_packages: %s", err.msg);
-    }
 }
 
 const struct mcp_tool tool_install_packages = {

@@ -7,29 +7,68 @@
 #include <string.h>
 
 enum { PATH_SHOWN_MAX = 512, MIME_MAX = 100 };
+static const char MIME_UNKNOWN[] = "application/octet-stream";
 
 /*** Text ***/
 
-char *report_stream(const struct run_result *run, enum link_stream stream)
+/* Takes the text, and gives it back no longer than that. */
+static char *bounded(struct buf *text, size_t max, bool *ret_cut)
+{
+    char *owned = buf_steal(text);
+    bool cut = toolbox_cut(&owned, max);
+    if (ret_cut)
+        *ret_cut = cut;
+    return owned;
+}
+
+char *report_chunk(const struct run_chunk *chunk)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    toolbox_add_text(&text, chunk->text, chunk->len);
+    return buf_steal(&text);
+}
+
+char *report_stream(const struct run_result *run, enum link_stream stream, size_t max,
+                    bool *ret_cut)
 {
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     for (size_t i = 0; i < run->n_output; i++)
-        if (!stream || run->output[i].stream == stream)
+        if (run->output[i].stream == stream)
             toolbox_add_text(&text, run->output[i].text, run->output[i].len);
-    return buf_steal(&text);
+    return bounded(&text, max, ret_cut);
 }
 
 char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
 {
     const json_t *value = json_object_get(json_object_get(run->done, "result"), "text/plain");
-    *ret_cut = false;
+    if (ret_cut)
+        *ret_cut = false;
     if (!json_is_string(value))
         return NULL;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     toolbox_add_text(&text, json_string_value(value), json_string_length(value));
-    char *owned = buf_steal(&text);
-    *ret_cut = toolbox_cut(&owned, max);
-    return owned;
+    return bounded(&text, max, ret_cut);
+}
+
+static const char *what_is_gone(const struct run_result *run)
+{
+    if (run->files_kept)
+        return "This session is over: its variables are gone, and who uses its id again finds the "
+               "files that the run before left.";
+    if (run->session_over)
+        return "This session is over: its variables and files are gone.";
+    return run->kernel_lost ? "Python was restarted: variables and imports are gone, files in "
+                              "/workspace are kept."
+                            : NULL;
+}
+
+char *report_loss(const struct run_result *run)
+{
+    const char *gone = what_is_gone(run);
+    if (!run->save_error)
+        return gone ? xstrdup(gone) : NULL;
+    auto_free char *not_saved = toolbox_not_saved(run->save_error);
+    return xasprintf("%s%s%s", not_saved, gone ? " " : "", gone ? gone : "");
 }
 
 char *report_blocked(const struct run_result *run)
@@ -70,41 +109,59 @@ char *report_traceback_text(const struct run_result *run)
 
 /*** Files ***/
 
-size_t report_files(const struct run_result *run, struct file_entry **ret)
+void report_add_file(struct report_files *files, const char *session_id, const char *path,
+                     const char *mime_type, int64_t size)
 {
-    const json_t *told = json_object_get(run->done, "files");
-    size_t given = json_array_size(told), count = 0;
-    if (given > REPORT_FILES_MAX)
-        given = REPORT_FILES_MAX;
-    struct file_entry *files = xcalloc(given, sizeof(*files));
-    for (size_t i = 0; i < given; i++) {
-        const json_t *file = json_array_get(told, i);
+    files->items = xrealloc(files->items, (files->count + 1) * sizeof(*files->items));
+    files->items[files->count++] = (struct file_entry){
+        .uri = session_file_uri(session_id, path),
+        .name = xstrdup(path),
+        .mime_type = xstrdup(mime_type),
+        .size = size,
+    };
+}
+
+/* Of a program, as the session saw them. */
+static void add_seen_files(struct report_files *files, const struct run_result *run)
+{
+    for (size_t i = 0; i < run->n_files && files->count < REPORT_FILES_MAX; i++) {
+        const char *path = run->files[i].path, *mime = mime_of_name(path);
+        if (session_file_is_shown(path) && strlen(path) <= PATH_SHOWN_MAX)
+            report_add_file(files, run->session_id, path, mime ? mime : MIME_UNKNOWN,
+                            run->files[i].size);
+    }
+}
+
+struct report_files report_files(const struct run_result *run)
+{
+    struct report_files files = { 0 };
+    size_t i;
+    json_t *file;
+    add_seen_files(&files, run);
+    json_array_foreach(json_object_get(run->done, "files"), i, file)
+    {
         const char *path = json_str(file, "path");
         const char *known = path ? mime_of_name(path) : NULL;
         const char *mime = known ? known : json_str(file, "mime");
-        if (!path || strlen(path) > PATH_SHOWN_MAX)
+        if (i >= REPORT_FILES_MAX || !path || strlen(path) > PATH_SHOWN_MAX)
             continue;
         if (!mime || strlen(mime) > MIME_MAX)
-            mime = "application/octet-stream";
-        files[count++] = (struct file_entry){
-            .uri = session_file_uri(run->session_id, path),
-            .name = xstrdup(path),
-            .mime_type = xstrdup(mime),
-            .size = json_integer_value(json_object_get(file, "size")),
-        };
+            mime = MIME_UNKNOWN;
+        report_add_file(&files, run->session_id, path, mime,
+                        json_integer_value(json_object_get(file, "size")));
     }
-    *ret = files;
-    return count;
+    return files;
 }
 
-void report_files_free(struct file_entry *files, size_t count)
+void report_files_done(struct report_files *files)
 {
-    for (size_t i = 0; i < count; i++) {
-        free((char *)files[i].uri);
-        free((char *)files[i].name);
-        free((char *)files[i].mime_type);
+    for (size_t i = 0; i < files->count; i++) {
+        free((char *)files->items[i].uri);
+        free((char *)files->items[i].name);
+        free((char *)files->items[i].mime_type);
     }
-    free(files);
+    free(files->items);
+    *files = (struct report_files){ 0 };
 }
 
 /*** Images ***/

@@ -17,11 +17,18 @@ enum {
     REPORT_FILES_MAX = 100,
 };
 
-/* What was written to one stream, or with 0 to both in the order in which it came. */
-char *report_stream(const struct run_result *run, enum link_stream stream);
+/* One piece of the output, as text. */
+char *report_chunk(const struct run_chunk *chunk);
+/* What was written to one stream, at most `max` bytes as JSON. ret_cut may be NULL, here and below. */
+char *report_stream(const struct run_result *run, enum link_stream stream, size_t max,
+                    bool *ret_cut);
 
 /* Text of the last expression's value, at most `max` bytes as JSON; NULL: there is none. */
 char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
+
+/* What the run cost its session: its variables, or all, or the way of its files to the disk. Sentences in
+ * one line; NULL: nothing. */
+char *report_loss(const struct run_result *run);
 
 /* Why an import was refused by the operator's policy; NULL: none was. */
 char *report_blocked(const struct run_result *run);
@@ -31,9 +38,15 @@ struct str_list report_traceback(const struct run_result *run);
 /* The same in one text, "" without one. */
 char *report_traceback_text(const struct run_result *run);
 
-/* Files that a run made or changed. */
-size_t report_files(const struct run_result *run, struct file_entry **ret);
-void report_files_free(struct file_entry *files, size_t count);
+/* Files that a run made or changed, and others that came to be with it. */
+struct report_files {
+    struct file_entry *items;
+    size_t count;
+};
+struct report_files report_files(const struct run_result *run);
+void report_add_file(struct report_files *files, const char *session_id, const char *path,
+                     const char *mime_type, int64_t size);
+void report_files_done(struct report_files *files);
 
 /* Calls `each` (may be NULL) for the images that a run displayed, in order, until they fill half an
  * answer. Returns their bytes, as base64. */

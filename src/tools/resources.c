@@ -59,12 +59,11 @@ static void list_next(struct list_call *list)
 {
     for (; list->at < list->ids.count; list->at++) {
         const char *id = list->ids.items[list->at];
-        struct link *agent;
         struct err err = { 0 };
         if (list->after_id && strcmp(id, list->after_id) < 0)
             continue;
-        if (session_peek(list->box->sessions, mcp_call_owner(list->call), id, &agent, &err) == 0 &&
-            session_files(agent, list->box->max_list, on_list, list, &err) == 0)
+        if (session_files(list->box->sessions, mcp_call_owner(list->call), id,
+                          /* uses= */ false, list->box->max_list, on_list, list, &err) == 0)
             return;
     }
     list_finish(list);
@@ -175,24 +174,34 @@ static void on_read(int code, const char *bytes, size_t len, uint64_t size, void
                   len);
 }
 
+static void begin_read(struct link *agent, const struct err *err, void *data)
+{
+    struct read_call *reading = data;
+    struct err why = *err;
+    if (!agent)
+        read_fail(reading, "%s", why.msg);
+    else if (link_file_read(agent, reading->path, /* offset= */ 0, reading->box->max_read, on_read,
+                            reading, &why) < 0)
+        read_not_found(reading); /* a path that cannot be one */
+}
+
 static void read_resource(struct mcp_call *call, const char *uri, const char *const vars[],
                           void *data)
 {
     const struct toolbox *box = data;
-    struct link *agent;
     struct err err = { 0 };
-    if (session_link(box->sessions, mcp_call_owner(call), vars[0], &agent, &err) < 0) {
-        auto_free char *words = toolbox_expired(box, vars[0]);
-        not_found(call, box, uri, words);
-        return;
-    }
     struct read_call *reading = xcalloc(1, sizeof(*reading));
     *reading = (struct read_call){
         .call = call, .box = box, .uri = xstrdup(uri), .path = xstrdup(vars[1])
     };
     mcp_call_defer(call, NULL, NULL); /* short and bounded */
-    if (link_file_read(agent, vars[1], /* offset= */ 0, box->max_read, on_read, reading, &err) < 0)
-        read_not_found(reading); /* a path that cannot be one */
+    int r = session_reach(box->sessions, mcp_call_owner(call), vars[0], begin_read, reading, &err);
+    if (r == -ENOENT) {
+        auto_free char *words = toolbox_expired(box, vars[0]), *asked = xstrdup(uri);
+        not_found(read_call_free(reading), box, asked, words);
+    } else if (r < 0) {
+        read_fail(reading, "%s", err.msg);
+    }
 }
 
 /*** completion/complete ***/
@@ -220,14 +229,13 @@ static void on_paths(int code, const struct session_file *files, size_t count, b
 static void complete_path(struct mcp_call *call, const struct toolbox *box, const char *session_id,
                           const char *begin)
 {
-    struct link *agent;
     struct err err = { 0 };
     struct path_call *path = xcalloc(1, sizeof(*path));
     path->call = call;
     path->begin = xstrdup(begin);
     mcp_call_defer(call, NULL, NULL);
-    if (session_peek(box->sessions, mcp_call_owner(call), session_id, &agent, &err) < 0 ||
-        session_files(agent, box->max_list, on_paths, path, &err) < 0)
+    if (session_files(box->sessions, mcp_call_owner(call), session_id,
+                      /* uses= */ false, box->max_list, on_paths, path, &err) < 0)
         on_paths(ENOENT, NULL, 0, false, path);
 }
 

@@ -80,6 +80,21 @@ static void saving_end(struct saving *saving)
     free(saving);
 }
 
+static void on_saved(const char *error, void *data)
+{
+    (void)error; /* it has been logged */
+    saving_end(data);
+}
+
+/* No more is written. */
+static void end_writing(struct saving *saving)
+{
+    if (saving->next)
+        session_save(saving->box->sessions, saving->owner, saving->session_id, on_saved, saving);
+    else
+        saving_end(saving);
+}
+
 static void save_next(struct saving *saving);
 
 static void on_written(int code, void *data)
@@ -100,7 +115,7 @@ static void save_next(struct saving *saving)
         session_link(saving->box->sessions, saving->owner, saving->session_id, &agent, NULL) < 0 ||
         link_file_write(agent, picture->name, buf_str(&picture->bytes), picture->bytes.len,
                         on_written, saving, NULL) < 0)
-        saving_end(saving);
+        end_writing(saving);
 }
 
 void saving_start(const struct toolbox *box, const char *owner, const struct run_result *run,

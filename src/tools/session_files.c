@@ -5,6 +5,7 @@
 #include "mcp/uri_template.h"
 #include "tools/mime.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,25 +52,6 @@ bool session_file_uri_parse(const char *uri, char **ret_session_id, char **ret_p
     return true;
 }
 
-struct file_entry *session_file_entries(const char *session_id, const struct session_file *files,
-                                        size_t count)
-{
-    struct file_entry *entries = xcalloc(count, sizeof(*entries));
-    for (size_t i = 0; i < count; i++)
-        entries[i] = (struct file_entry){ .uri = session_file_uri(session_id, files[i].path),
-                                          .name = files[i].path,
-                                          .mime_type = files[i].type,
-                                          .size = files[i].size };
-    return entries;
-}
-
-void session_file_entries_free(struct file_entry *entries, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free((char *)entries[i].uri);
-    free(entries);
-}
-
 /*** Lists ***/
 
 struct listing {
@@ -100,12 +82,12 @@ static bool in_private_directory(const char *path)
     return false;
 }
 
-static bool is_shown(const struct link_entry *entry)
+bool session_file_is_shown(const char *path)
 {
     enum { ESCAPED = 3, ROOM_FOR_ID = 128 };
-    size_t len = strlen(entry->name);
-    return entry->type == LINK_FILE && !in_private_directory(entry->name) &&
-           ESCAPED * len + ROOM_FOR_ID < URI_MAX && utf8_valid(entry->name, len);
+    size_t len = strlen(path);
+    return !in_private_directory(path) && ESCAPED * len + ROOM_FOR_ID < URI_MAX &&
+           utf8_valid(path, len);
 }
 
 static void on_list(int code, const struct link_entry *entries, size_t count, bool more, void *data)
@@ -114,7 +96,7 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     size_t shown = 0;
     auto_free struct session_file *files = xcalloc(count, sizeof(*files));
     for (size_t i = 0; i < count; i++) {
-        if (!is_shown(&entries[i]))
+        if (entries[i].type != LINK_FILE || !session_file_is_shown(entries[i].name))
             continue;
         if (shown == listing->max) {
             more = true;
@@ -132,14 +114,68 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     on_files(code, files, shown, more, their_data);
 }
 
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err)
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err)
 {
     struct listing *listing = xcalloc(1, sizeof(*listing));
     *listing = (struct listing){ .max = max, .on_files = on_files, .data = data };
-    int r =
-        link_file_list(agent, "/workspace", /* recursive= */ true, SCAN_MAX, on_list, listing, err);
+    int r = session_list(sessions, owner, session_id, uses, SCAN_MAX, on_list, listing, err);
     if (r < 0)
         free(listing);
     return r;
+}
+
+/*** For a call ***/
+
+struct list_call {
+    struct mcp_call *call;
+    const struct toolbox *box;
+    const char *session_id;
+    session_listed_fn *on_listed;
+};
+
+static void list_fail(const struct list_call *list, int code, const char *why)
+{
+    const struct session_listing listing = { .session_id = list->session_id,
+                                             .code = code,
+                                             .error = why };
+    list->on_listed(list->call, list->box, &listing);
+}
+
+static void on_files(int code, const struct session_file *files, size_t count, bool more,
+                     void *data)
+{
+    const struct list_call list = *(struct list_call *)data;
+    free(data);
+    if (code) {
+        list_fail(&list, code, code == ECANCELED ? "the session ended meanwhile" : strerror(code));
+        return;
+    }
+    struct file_entry *entries = xcalloc(count, sizeof(*entries));
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct file_entry){ .uri = session_file_uri(list.session_id, files[i].path),
+                                          .name = files[i].path,
+                                          .mime_type = files[i].type,
+                                          .size = files[i].size };
+    const struct session_listing listing = {
+        .session_id = list.session_id, .files = entries, .count = count, .more = more
+    };
+    list.on_listed(list.call, list.box, &listing);
+    for (size_t i = 0; i < count; i++)
+        free((char *)entries[i].uri);
+    free(entries);
+}
+
+void session_list_for_call(struct mcp_call *call, const struct toolbox *box, const char *session_id,
+                           session_listed_fn *on_listed)
+{
+    struct list_call *list = xcalloc(1, sizeof(*list));
+    struct err err = { 0 };
+    *list = (struct list_call){ call, box, session_id, on_listed };
+    mcp_call_defer(call, NULL, NULL); /* file work is short and bounded */
+    if (session_files(box->sessions, mcp_call_owner(call), session_id,
+                      /* uses= */ true, box->max_list, on_files, list, &err) < 0) {
+        list_fail(list, err.code, err.msg);
+        free(list);
+    }
 }

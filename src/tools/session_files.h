@@ -7,8 +7,7 @@
 #ifndef BELLJAR_TOOLS_SESSION_FILES_H
 #define BELLJAR_TOOLS_SESSION_FILES_H
 
-#include "agent/link.h"
-#include "mcp/shape.h"
+#include "tools/toolbox.h"
 
 /* kernel://SESSION/PATH */
 #define SESSION_URI_TEMPLATE "kernel://{session_id}/{+path}"
@@ -23,8 +22,12 @@ struct session_file {
 /* Sorted by path; at most `max`, `more` when there are others. code: an errno value, then no files. */
 typedef void session_files_fn(int code, const struct session_file *files, size_t count, bool more,
                               void *data);
-int session_files(struct link *agent, size_t max, session_files_fn *on_files, void *data,
-                  struct err *err);
+/* As session_list(): also of a session that is on the disk only. */
+int session_files(struct sessions *sessions, const char *owner, const char *session_id, bool uses,
+                  size_t max, session_files_fn *on_files, void *data, struct err *err);
+
+/* Whether a file of that path is among them. */
+bool session_file_is_shown(const char *path);
 
 /* Percent-encodes what a URI cannot hold; slashes stay. Owned by the caller. */
 char *session_file_uri(const char *session_id, const char *path);
@@ -39,9 +42,21 @@ struct file_entry {
     int64_t size;
 };
 extern const struct shape file_entry_shape;
-/* One for each file; the rest is borrowed from `files`. */
-struct file_entry *session_file_entries(const char *session_id, const struct session_file *files,
-                                        size_t count);
-void session_file_entries_free(struct file_entry *entries, size_t count);
+
+/* A call that lists the files of a session, also of one that is on the disk only. */
+struct session_listing {
+    const char *session_id;
+    struct file_entry *files; /* sorted by name */
+    size_t count;
+    bool more;         /* than are here */
+    int code;          /* an errno value, then no files; ENOENT: there is no such session */
+    const char *error; /* in words, NULL when there is none */
+};
+/* Finishes the call. The listing is valid during it. */
+typedef void session_listed_fn(struct mcp_call *call, const struct toolbox *box,
+                               const struct session_listing *listing);
+/* Defers the call. session_id must live as long as it, as arguments do. */
+void session_list_for_call(struct mcp_call *call, const struct toolbox *box, const char *session_id,
+                           session_listed_fn *on_listed);
 
 #endif

@@ -52,54 +52,20 @@ static const struct field start_result_fields[] = {
 };
 static const struct shape start_output = SHAPE(struct start_result, start_result_fields);
 
-static void started(struct mcp_call *call, const char *session_id)
+/* A start whose packages cannot be had has failed, and leaves no session. */
+static void on_started(struct mcp_call *call, const char *session_id,
+                       const struct install_result *installed, void *data)
 {
     const struct start_result result = { .session_id = session_id };
+    (void)data;
+    if (!installed->ok) {
+        packages_add_output(call, installed);
+        mcp_call_fail(call, "start_session: %s", installed->error);
+        return;
+    }
     mcp_call_add(call, mcp_textf("[session_id] %s\n", session_id));
     mcp_call_structured(call, &result);
     mcp_call_finish(call);
-}
-
-/* A start whose packages cannot be had has failed, and leaves no session. */
-static void on_installed(struct mcp_call *call, const char *session_id,
-                         const struct install_result *result, void *data)
-{
-    const struct toolbox *box = data;
-    if (result->ok) {
-        started(call, session_id);
-        return;
-    }
-    (void)session_close(box->sessions, mcp_call_owner(call), session_id); /* gone: fine */
-    packages_add_output(call, result);
-    mcp_call_fail(call, "start_session: %s", result->error);
-}
-
-/* A call that waits for its sandbox. */
-struct start_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    struct str_list packages; /* the arguments live as long as the call */
-};
-
-static void on_open(const char *session_id, const struct err *err, void *data)
-{
-    struct start_call *start = data;
-    struct mcp_call *call = start->call;
-    const struct toolbox *box = start->box;
-    struct str_list packages = start->packages;
-    free(start);
-    if (!session_id) {
-        mcp_call_fail(call, "start_session: %s", err->msg);
-    } else if (packages.count) {
-        auto_free char *id = xstrdup(session_id);
-        struct err refused = { 0 };
-        if (packages_install_for_call(call, box, id, &packages, on_installed, &refused) < 0) {
-            (void)session_close(box->sessions, mcp_call_owner(call), id);
-            mcp_call_fail(call, "start_session: %s", refused.msg);
-        }
-    } else {
-        started(call, session_id);
-    }
 }
 
 /* A caller may lower a limit, never raise it: a wish beyond it is refused by name. */
@@ -135,22 +101,17 @@ static int lower_limits(struct sandbox_limits *limits, const struct start_args *
 
 static void start_session(struct mcp_call *call, const void *arguments, void *data)
 {
+    const struct start_args *args = arguments;
     const struct toolbox *box = data;
     struct sandbox_limits limits = box->limits;
-    const struct session_plan plan = { .limits = &limits,
-                                       .env = ((const struct start_args *)arguments)->env };
+    const struct session_plan plan = { .limits = &limits, .env = args->env };
     struct err err = { 0 };
-    const struct str_list packages = ((const struct start_args *)arguments)->packages;
-    struct start_call *start = xcalloc(1, sizeof(*start));
-    *start = (struct start_call){ call, box, packages };
     mcp_call_defer(call, NULL, NULL);
-    bool refused = packages.count &&
-                   sessions_check_packages(box->sessions, packages.items, packages.count, &err) < 0;
-    if (refused || lower_limits(&limits, arguments, &err) < 0 ||
-        session_open(box->sessions, mcp_call_owner(call), &plan, on_open, start, &err) < 0) {
-        free(start);
+    if (packages_can_install(box, &args->packages, &err) < 0 ||
+        lower_limits(&limits, args, &err) < 0 ||
+        packages_install_with_session(call, box, &plan, &args->packages, PACKAGES_KEEP_WHOLE,
+                                      on_started, &err) < 0)
         mcp_call_fail(call, "start_session: %s", err.msg);
-    }
 }
 
 const struct mcp_tool tool_start_session = {
@@ -167,16 +128,6 @@ const struct mcp_tool tool_start_session = {
 };
 
 /*** session_info ***/
-
-struct id_args {
-    const char *session_id;
-};
-static const struct field id_fields[] = {
-    FIELD_STR(struct id_args, session_id, "The session.", .required = true, .min_len = 1,
-              .max_len = SESSION_ID_MAX),
-    FIELD_END,
-};
-static const struct shape id_input = SHAPE(struct id_args, id_fields);
 
 struct limits_view {
     int64_t memory_bytes, processes, workspace_bytes, workspace_files, open_files, file_bytes;
@@ -287,7 +238,7 @@ static void on_info(const struct session_info *info, void *data)
 
 static void show_session(struct mcp_call *call, const void *arguments, void *data)
 {
-    const struct id_args *args = arguments;
+    const struct session_arg *args = arguments;
     const struct toolbox *box = data;
     struct info_call *asked = xcalloc(1, sizeof(*asked));
     struct err err = { 0 };
@@ -307,7 +258,7 @@ const struct mcp_tool tool_session_info = {
     .description = "Says what a session may use (memory, cores, processes, files), what it uses, "
                    "whether it is "
                    "busy, and how long it will be kept if nobody uses it.",
-    .input = &id_input,
+    .input = &session_arg_input,
     .output = &info_output,
     .icons = icon_session,
     .hints = MCP_READ_ONLY,
@@ -316,28 +267,20 @@ const struct mcp_tool tool_session_info = {
 
 /*** clear_session ***/
 
-struct clear_result {
-    bool success;
-    const char *message;
-};
-static const struct field clear_fields[] = {
-    FIELD_BOOL(struct clear_result, success, "The session is gone.", .required = true),
-    FIELD_STR(struct clear_result, message, "In words.", .required = true),
-    FIELD_END,
-};
-static const struct shape clear_output = SHAPE(struct clear_result, clear_fields);
-
 static void clear_session(struct mcp_call *call, const void *arguments, void *data)
 {
-    const struct id_args *args = arguments;
+    const struct session_arg *args = arguments;
     const struct toolbox *box = data;
-    if (session_close(box->sessions, mcp_call_owner(call), args->session_id) < 0) {
-        mcp_call_fail(call, "clear_session: session_id: no such session (it may have expired)");
+    int r = session_close(box->sessions, mcp_call_owner(call), args->session_id);
+    if (r < 0) {
+        mcp_call_fail(call, r == -EBUSY ? "clear_session: session_id: another server has it open"
+                                        : "clear_session: session_id: no such session (it may have "
+                                          "expired)");
         return;
     }
     auto_free char *message =
         xasprintf("Session %s cleared and all files deleted", args->session_id);
-    const struct clear_result result = { .success = true, .message = message };
+    const struct session_cleared result = { .success = true, .message = message };
     mcp_call_add(call, mcp_textf("%s", message));
     mcp_call_structured(call, &result);
     mcp_call_finish(call);
@@ -350,8 +293,8 @@ const struct mcp_tool tool_clear_session = {
         "Ends a session at once: stops what runs in it, forgets its variables and deletes its "
         "files. "
         "Cannot be undone. Call it when a task is done; unused sessions end by themselves, too.",
-    .input = &id_input,
-    .output = &clear_output,
+    .input = &session_arg_input,
+    .output = &session_cleared_output,
     .hints = MCP_DESTRUCTIVE | MCP_IDEMPOTENT,
     .icons = icon_session,
     .call = clear_session,

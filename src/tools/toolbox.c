@@ -6,6 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct field session_arg_fields[] = {
+    FIELD_STR(struct session_arg, session_id, "The session, as execute_code returned it.",
+              .required = true, .min_len = 1, .max_len = SESSION_ID_MAX),
+    FIELD_END,
+};
+const struct shape session_arg_input = SHAPE(struct session_arg, session_arg_fields);
+
+static const struct field session_cleared_fields[] = {
+    FIELD_BOOL(struct session_cleared, success, "The session is gone.", .required = true),
+    FIELD_STR(struct session_cleared, message, "In words.", .required = true),
+    FIELD_END,
+};
+const struct shape session_cleared_output = SHAPE(struct session_cleared, session_cleared_fields);
+
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
 {
     while (len > 0) {
@@ -110,6 +124,13 @@ void toolbox_free_strs(struct str_list *list)
         free((char *)list->items[i]);
     free(list->items);
     *list = (struct str_list){ 0 };
+}
+
+char *toolbox_not_saved(const char *why)
+{
+    return xasprintf("The server's copy of this session's files, which outlives it, is not up to "
+                     "date: %s.",
+                     why);
 }
 
 char *toolbox_expired(const struct toolbox *box, const char *session_id)

@@ -27,6 +27,19 @@ struct toolbox {
 
 enum { TOOLBOX_CODE_MAX = 4 << 20 }; /* bytes of code in one call */
 
+/* The arguments of a tool that is about one session that is there. */
+struct session_arg {
+    const char *session_id;
+};
+extern const struct shape session_arg_input;
+
+/* What a tool says that has ended one. */
+struct session_cleared {
+    bool success;
+    const char *message;
+};
+extern const struct shape session_cleared_output;
+
 /* Text from bytes that may be anything, NUL bytes included: what is no text becomes U+FFFD. Appends;
  * the buffer must have no ceiling. */
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);
@@ -44,6 +57,9 @@ bool toolbox_cut_chars(char *text, size_t max);
 /* Lists of texts that the list owns. */
 void toolbox_add_str(struct str_list *list, char *text); /* takes it */
 void toolbox_free_strs(struct str_list *list);
+
+/* A sentence: a session's files on the disk are not those of its sandbox. Owned by the caller. */
+char *toolbox_not_saved(const char *why);
 
 /* "Session X not found or has expired. …" Owned by the caller. */
 char *toolbox_expired(const struct toolbox *box, const char *session_id);

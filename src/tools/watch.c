@@ -152,17 +152,15 @@ static void on_files(int code, const struct session_file *files, size_t count, b
 
 static void look(struct watched *watched)
 {
-    struct link *agent;
     struct err err = { 0 };
     watched->again = watched->looking;
     if (watched->looking)
         return;
-    int r = session_peek(watched->watch->sessions, watched->owner, watched->id, &agent, &err);
+    int r = session_files(watched->watch->sessions, watched->owner, watched->id,
+                          /* uses= */ false, watched->watch->max_files, on_files, watched, &err);
+    watched->looking = r == 0;
     if (r == -EAGAIN)
         remember_files(watched, NULL, 0); /* still opening, so there is none */
-    else if (r == 0)
-        watched->looking =
-            session_files(agent, watched->watch->max_files, on_files, watched, &err) == 0;
 }
 
 static void look_after_change(struct watched *watched)

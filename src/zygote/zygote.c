@@ -26,9 +26,13 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(void *random_state, void *numpy_state);
-EXPORT int zygote_serve(const char *imported);
+EXPORT int zygote_serve(const char *imported, const char *env, size_t env_len);
 EXPORT const char *zygote_environment(void);
+EXPORT size_t zygote_environment_size(void);
 
+/* What a child of zygote_serve() has still to do; zygote.py has the same. */
+enum { OTHER_ENVIRONMENT = 1, NOT_HIDDEN = 2 };
+enum { HIDDEN = 1000 };  /* kernel.py: copies of 0, 1 and 2, then the channel */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
@@ -267,6 +271,15 @@ static void be_kernel(int door)
     zygote.env_len = order.env_len;
 }
 
+/* As kernel.py would do it. Not where the limit of descriptors is too low for these numbers. */
+static bool hide_descriptors(void)
+{
+    for (int fd = DOOR_FDS - 1; fd >= 0; fd--)
+        if (dup3(fd, HIDDEN + fd, O_CLOEXEC) < 0)
+            return false; /* the first, or none */
+    return close(DOOR_FDS - 1) == 0;
+}
+
 /*** the parent ***/
 
 /* Like fork(); exit_signal and tid as glibc does it. */
@@ -357,8 +370,8 @@ static bool obey(const struct zygote_order *order, const int *fds)
     return false;
 }
 
-/* Returns in children only, as kernels that have not run anything: the length of zygote_environment(). */
-int zygote_serve(const char *imported)
+/* Returns in children only, as kernels that have not run anything. `env` is what Python has now. */
+int zygote_serve(const char *imported, const char *env, size_t env_len)
 {
     if (zygote.setup.freeze)
         pages_freeze(zygote.tid_address); /* and the C library's data of this thread */
@@ -378,7 +391,8 @@ int zygote_serve(const char *imported)
             if (r < 0)
                 give_up(door, 0, -r, step);
             be_kernel(door);
-            return (int)zygote.env_len;
+            bool same_env = env_len == zygote.env_len && memcmp(env, zygote.words, env_len) == 0;
+            return (same_env ? 0 : OTHER_ENVIRONMENT) | (hide_descriptors() ? 0 : NOT_HIDDEN);
         }
         for (int i = 0; i < count; i++)
             close(fds[i]);
@@ -390,4 +404,9 @@ int zygote_serve(const char *imported)
 const char *zygote_environment(void)
 {
     return zygote.words;
+}
+
+size_t zygote_environment_size(void)
+{
+    return zygote.env_len;
 }

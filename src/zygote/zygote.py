@@ -12,6 +12,7 @@ DIRECTORY = "/run/belljar"
 CONTROL = 3
 UNFIT = 2  # enum zygote_event_kind
 TEXT = 243
+OTHER_ENVIRONMENT, NOT_HIDDEN = 1, 2  # what zygote_serve() leaves to do
 
 
 def tell_unfit(why):
@@ -34,7 +35,9 @@ def load_library():
 
     library = ctypes.PyDLL(f"{DIRECTORY}/zygote.so")
     library.zygote_open.restype = ctypes.c_char_p
+    library.zygote_serve.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
     library.zygote_environment.restype = ctypes.c_void_p
+    library.zygote_environment_size.restype = ctypes.c_size_t
     problem = library.zygote_open()
     if problem:
         raise RuntimeError(problem.decode())
@@ -125,13 +128,13 @@ def main():
     except BaseException as exc:
         tell_unfit(f"{type(exc).__name__}: {exc}")
         return
-    size = library.zygote_serve(words)
+    todo = library.zygote_serve(words, environment, len(environment))
     # Whoever comes here is a child, and a guest.
-    block = sys.modules["ctypes"].string_at(library.zygote_environment(), size)
-    if block != environment:
-        take_environment(block)
+    if todo & OTHER_ENVIRONMENT:
+        size = library.zygote_environment_size()
+        take_environment(sys.modules["ctypes"].string_at(library.zygote_environment(), size))
         kernel.set_environment()
-    kernel.serve(3, seeded=seeded)
+    kernel.serve(CONTROL if todo & NOT_HIDDEN else None, seeded=seeded)
 
 
 if __name__ == "__main__":

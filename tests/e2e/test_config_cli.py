@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -144,7 +145,10 @@ def test_a_bad_token_is_not_repeated_in_the_error(cli):
 
 def test_a_token_file_must_exist(cli):
     message = cli("config", "--token-file=/nonexistent/t", status=USAGE)
-    assert message == "belljar: token_file: open /nonexistent/t: No such file or directory\n"
+    assert message == (
+        "belljar: flag --token-file: token_file: must be a file that can be read: "
+        "open /nonexistent/t: No such file or directory\n"
+    )
 
 
 # --- mistakes: one sentence, status 2 ------------------------------------------------------------
@@ -271,6 +275,37 @@ def test_the_manual_page_has_no_mistakes(cli, tmp_path):
     )
     done = subprocess.run([checker, *lint, page], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+
+
+def refusals(cli, key):
+    """What is said about a value that hardly any option takes, by flag, variable and file; "" where it
+    is taken."""
+    bad = "no such value"
+    path = cli.write("one.yaml", f"# a line before it\n{key}: {bad}\n")
+    flag = f"--{key.replace('_', '-')}"
+    ways = {
+        f"flag {flag}": ([f"{flag}={bad}"], {}),
+        f"environment variable BELLJAR_{key.upper()}": ([], {f"BELLJAR_{key.upper()}": bad}),
+        f"{path}:2": (["--config", path], {}),
+    }
+    for place, (args, env) in ways.items():
+        done = subprocess.run(
+            [need(BIN), "config", *args], env=cli.env | env, capture_output=True, text=True
+        )
+        yield place, done.stderr if done.returncode == USAGE else ""
+
+
+def test_a_bad_value_of_any_option_names_place_and_remedy(cli):
+    for key, row in cli.values().items():
+        verdicts = dict(refusals(cli, key))
+        taken = [place for place, said in verdicts.items() if not said]
+        assert not taken or (isinstance(row["value"], (str, list)) and len(taken) == 3), (
+            key,
+            taken,
+        )
+        for place, said in verdicts.items():
+            assert not said or said.startswith(f"belljar: {place}: {key}: "), said
+            assert not said or re.search("expected|must|needs|at least|at most", said), said
 
 
 def test_every_option_has_a_value_and_a_source(cli):

@@ -10,6 +10,7 @@ import time
 import belljar
 import pytest
 from belljar import PATIENCE, Http, call_tool, need, text_of
+from processes import descendants, sandboxes
 from sandboxes import Jar, Run, ToolError, ordinary_user
 
 SLOW = 30  # a kernel's start, on a busy machine
@@ -77,51 +78,8 @@ def start():
             server.stop()
 
 
-def parents():
-    """{pid: parent} of every process."""
-    found = {}
-    for place in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def descendants(pid):
-    tree, found = parents(), {pid}
-    while more := {child for child, parent in tree.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
-
-
 def wait_gone(pids):
     wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], "all gone")
-
-
-def sandboxes(server):
-    """{pid of an agent: [pids of what runs beside it]}, of one server."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can look into the namespaces of sandboxes")
-    agents, others = {}, []
-    for pid in descendants(server.pid):
-        try:
-            status = pathlib.Path(f"/proc/{pid}/status").read_text()
-            space = os.readlink(f"/proc/{pid}/ns/pid")
-        except OSError:
-            continue
-        numbers = re.search(r"^NSpid:\t(.*)$", status, re.M)[1].split()
-        if len(numbers) < 3:  # keeper and spawner
-            continue
-        if numbers[-1] == "1":
-            agents[space] = pid
-        else:
-            others.append((space, pid))
-    found = {pid: [] for pid in agents.values()}
-    for space, pid in others:
-        if space in agents:
-            found[agents[space]].append(pid)
-    return found
 
 
 def kernels(server):

@@ -1,19 +1,19 @@
 """Packages: from the real index where there is one, from wheels made here for what no index should
 have. Everything is done as root and, where the sandbox is concerned, as an ordinary user."""
 
-import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 
 import belljar
 import pytest
 from belljar import call_tool, need
+from real_index import PASSED, environment, index_is_there
 from sandboxes import Jar, ToolError, make_state, ordinary_user
 from wheels import Index, make_wheel
 
@@ -24,28 +24,10 @@ SLOW = 240  # an install from the real index, on a busy machine
 
 pytestmark = pytest.mark.timeout(900)
 
-# How this machine reaches an index: the server passes these on to its installer.
-PASSED = ("SSL_CERT_FILE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_INDEX_URL", "UV_INDEX_URL")
-
-
-def environment():
-    return {name: os.environ[name] for name in PASSED if name in os.environ}
-
 
 def for_everybody(path):
     """Can another user get there?"""
     return all(each.stat().st_mode & 0o005 == 0o005 for each in [path, *path.parents])
-
-
-@functools.cache
-def index_is_there():
-    """Is there a real index in reach of this machine, by what its environment says?"""
-    url = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple/").rstrip("/") + "/six/"
-    try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
 
 
 def wait_for(condition):
@@ -146,21 +128,21 @@ def offline(request, wheelhouse):
 
 def test_installed_packages_can_be_imported_at_once(shop):
     session = shop.cell("before = 1").session
-    said = shop.install("beautifulsoup4", "idna>=3", session=session)
+    said = shop.install("tabulate", "humanize>=4", session=session)
     assert said["success"] and said["session_id"] == session, said
     run = shop.cell(
-        "import bs4, idna\nprint(bs4.BeautifulSoup('<b>hi</b>', 'html.parser').b.text, before)",
+        "import tabulate, humanize\nprint(humanize.intword(10**6), tabulate.__name__, before)",
         session,
     )
-    assert run.stdout == "hi 1\n", run
-    assert "beautifulsoup4" in said["output"], said
+    assert run.stdout == "1.0 million tabulate 1\n", run
+    assert "humanize" in said["output"], said
     # Programs of other languages see them, too.
-    run = shop.jar.execute("python3 -c 'import bs4; print(bs4.__name__)'", session=session)
-    assert run.stdout == "bs4\n", run
+    run = shop.jar.execute("python3 -c 'import tabulate as t; print(t.__name__)'", session=session)
+    assert run.stdout == "tabulate\n", run
     # And so does a kernel that was started anew.
     assert shop.cell("import os; os._exit(3)", session).outcome != "ok"
-    assert shop.cell("import bs4, subprocess, sys; print('again')", session).stdout == "again\n"
-    run = shop.cell("!python3 -c 'import bs4; print(1)'", session)
+    assert shop.cell("import humanize; print('again')", session).stdout == "again\n"
+    run = shop.cell("!python3 -c 'import humanize; print(1)'", session)
     assert run.stdout == "1\n", run
 
 
@@ -448,6 +430,42 @@ def test_a_directory_of_somebody_else_is_not_used(tmp_path):
 
 
 # --- while it goes on -----------------------------------------------------------------------------------
+
+
+def counters(server):
+    page = server.request("GET", "/metrics").body.decode()
+    return {
+        name: float(value)
+        for name, value in re.findall(r"^belljar_package_(\S+) (\S+)$", page, re.M)
+    }
+
+
+def test_installs_are_counted(wheelhouse, tmp_path):
+    for directory in [tmp_path, *tmp_path.parents][:3]:
+        directory.chmod(0o755)
+    flags = ["--runtime", RUNTIME, "--package-dir", tmp_path / "shelf", "--package-index=none"]
+    with belljar.Http(*flags, f"--package-wheels={wheelhouse}") as server:
+        session = server.session()
+
+        def install(*names):
+            arguments = call_tool("install_packages", {"packages": list(names)})
+            return session.call("tools/call", arguments, timeout=SLOW)
+
+        assert set(counters(server).values()) == {0}
+        assert not install("plain").get("isError")
+        made = counters(server)
+        assert (made["installs_total"], made["cache_hits_total"], made["failures_total"]) == (
+            1,
+            0,
+            0,
+        )
+        assert 0 < made["bytes_total"] < 1 << 20
+        assert install("no-such-thing")["isError"] and not install("plain").get("isError")
+        after = counters(server)
+        assert (after["installs_total"], after["cache_hits_total"], after["failures_total"]) == (
+            1, 1, 1,
+        )  # fmt: skip
+        assert after["bytes_total"] == made["bytes_total"] and after["installs_running"] == 0
 
 
 @pytest.fixture

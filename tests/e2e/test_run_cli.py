@@ -196,6 +196,33 @@ def test_doctor_speaks_json(who):
         assert done.returncode == 0, done
 
 
+def test_doctor_tells_of_packages(who, tmp_path):
+    tmp_path.chmod(0o777)
+    for directory in list(tmp_path.parents)[:2]:
+        directory.chmod(0o755)
+
+    def packages(*flags):
+        done = subprocess.run(
+            command(who, "doctor", "--json", *flags),
+            capture_output=True,
+            env=environment(who),
+            timeout=30 * PATIENCE,
+        )
+        checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+        return checks["packages"], checks.get("package installer")
+
+    place = tmp_path / "shelf"
+    kept, installer = packages("--package-dir", place, "--package-index", "https://index.example/")
+    assert (
+        kept["verdict"] == "ok" and f"0 sets, 0 of at most 4096 MiB, in {place}" in kept["detail"]
+    )
+    assert "https://index.example/" in installer["detail"]
+    kept, installer = packages("--no-packages-enabled")
+    assert kept["detail"] == "off (packages_enabled)" and installer is None
+    kept, installer = packages("--package-dir", "/proc/nowhere")
+    assert kept["verdict"] == "warning" and "/proc/nowhere" in kept["detail"] and kept["remedy"]
+
+
 def test_doctor_and_the_server_agree(who):
     done = subprocess.run(
         command(who, "doctor", "--json"),

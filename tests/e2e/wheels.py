@@ -55,9 +55,9 @@ def make_wheel(directory, name, version, files, **more):
 
 
 class Index:
-    """A package index on 127.0.0.1. `hold`: an event; answers wait until it is set."""
+    """A package index. `hold`: an event; answers wait until it is set."""
 
-    def __init__(self, directory, hold=None):
+    def __init__(self, directory, hold=None, host="127.0.0.1"):
         self.directory = pathlib.Path(directory)
         self.requests = []
         index = self
@@ -83,9 +83,9 @@ class Index:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer((host, 0), Handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}/simple/"
+        self.url = f"http://{host}:{self.server.server_port}/simple/"
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
     def answer(self, path):

@@ -39,6 +39,25 @@ static void try_path(const char *path, size_t len)
     must(!strchr(name, '/') && strlen(name) <= FRAME_NAME_MAX);
 }
 
+/* The content of pack and unpack: a path, and what stands before it. */
+static void try_content(const struct frame *frame)
+{
+    struct frame_pick pick;
+    if (frame->len >= FRAME_PICK_SIZE && frame_pick_get(frame->payload, &pick) == 0 &&
+        FRAME_PICK_SIZE + pick.path_len <= frame->len) {
+        pick.path = frame->payload + FRAME_PICK_SIZE;
+        frame_pick_put(again, &pick);
+        must_be_same(frame, (int)(FRAME_PICK_SIZE + pick.path_len));
+    }
+    struct frame_part part;
+    if (frame->len >= FRAME_PART_SIZE && frame_part_get(frame->payload, &part) == 0 &&
+        FRAME_PART_SIZE + part.path_len <= frame->len) {
+        part.path = frame->payload + FRAME_PART_SIZE;
+        frame_part_put(again, &part);
+        must_be_same(frame, (int)(FRAME_PART_SIZE + part.path_len));
+    }
+}
+
 static void try_payload(const struct frame *frame)
 {
     struct frame_hello hello;
@@ -92,6 +111,7 @@ static void try_payload(const struct frame *frame)
         frame_file_end_put(again, &end);
         must_be_same(frame, FRAME_FILE_END_SIZE);
     }
+    try_content(frame);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

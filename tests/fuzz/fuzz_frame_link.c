@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { HEAD = 50, TAIL = 20, READ_MAX = 100, LIST_MAX = 3, INPUT = 70 * 1000, FILES = 7 };
+enum { HEAD = 50, TAIL = 20, READ_MAX = 100, LIST_MAX = 3, INPUT = 70 * 1000, FILES = 9 };
 
 static struct {
     unsigned broken, exits, answers, counts;
@@ -211,6 +211,8 @@ static void open_work(struct link *link, size_t len)
     must(link_file_space(link, on_data, NULL, NULL) == 0);
     must(link_file_list(link, "", false, LIST_MAX, on_list, NULL, NULL) == 0);
     must(link_file_delete(link, "f", true, on_done, NULL, NULL) == 0);
+    must(link_file_pack(link, input, len, READ_MAX, on_data, NULL, NULL) == 0);
+    must(link_file_unpack(link, input, len, on_done, NULL, NULL) == 0);
 }
 
 /* The link writes too; nobody reads that, and it must not matter. */

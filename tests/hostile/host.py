@@ -70,6 +70,14 @@ class Task:
         ids = self.status("NSpid")
         return int(ids[-1]) if ids else None
 
+    def program(self):
+        """The file that it executes, by its numbers: a name could be anybody's."""
+        try:
+            found = os.stat(f"/proc/{self.pid}/exe")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def cgroups(self):
         """Directories, one for each hierarchy."""
         return [
@@ -126,11 +134,14 @@ def find(marker, root=None):
 
 
 def guests(root=None):
-    """Processes in sandboxes, without their first (the agent) and the engine's own."""
+    """Processes in sandboxes, without their first (the agent) and the engine's own. Who has the agent's
+    program is no guest yet: it does the agent's work, or waits to become the first run."""
     ours = link("/proc/self/ns/pid")
     inside = [t for t in below(root) if t.pid_namespace not in (None, ours)]
     engines = {t.pid_namespace for t in inside if t.name == "belljar-spawner"}
-    return [t for t in inside if t.inner_pid != 1 and t.pid_namespace not in engines]
+    inside = [t for t in inside if t.pid_namespace not in engines]
+    agents = {t.program() for t in inside if t.inner_pid == 1} - {None}
+    return [t for t in inside if t.inner_pid != 1 and t.program() not in agents]
 
 
 def wait_for(what, timeout, step=0.02):

@@ -74,6 +74,7 @@ class Kernel:
         deadline = time.monotonic() + timeout
         while True:
             size = int.from_bytes(self.received[:4], "little")
+            size &= 0x7FFF_FFFF  # the bit above says that it is the last of a cell
             if len(self.received) >= 4 + size and len(self.received) >= 4:
                 message = json.loads(bytes(self.received[4 : 4 + size]))
                 del self.received[: 4 + size]

@@ -92,7 +92,7 @@ def fork_kernel():
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(3):
             os.dup2(null, fd)
-        kernel.serve(theirs.fileno(), WORKSPACE)
+        kernel.serve(theirs.fileno())
     theirs.close()
     session = Kernel.__new__(Kernel)
     session.socket, session.out, session.err = ours, None, None
@@ -119,7 +119,7 @@ def bare_fork():
 
 
 def measure_zygote():
-    print("prepare:", kernel.prepare(), file=sys.__stderr__)
+    print("prepare:", kernel.prepare(workspace=WORKSPACE), file=sys.__stderr__)
     show("fork + exit + wait", *microseconds(bare_fork, 200))
     show("fork → print(1) answered → gone", *microseconds(lambda: fork_and_run("print(1)"), 100))
     describe = "import pandas as pd\npd.DataFrame({'a': range(100), 'b': range(100)}).describe()"

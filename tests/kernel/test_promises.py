@@ -1299,11 +1299,11 @@ import os, sys
 sys.path.insert(0, {source!r})
 numbers = [int(number) for number in sys.argv[1:]]
 import kernel
-report = kernel.prepare({preload!r})
+report = kernel.prepare({preload!r}, {workspace!r})
 print(report, flush=True)
 for number in numbers:
     if os.fork() == 0:
-        kernel.serve(number, {workspace!r})
+        kernel.serve(number)
 for number in numbers:
     os.wait()
 """

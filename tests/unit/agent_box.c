@@ -311,7 +311,7 @@ static bool runs_in(const char *modes)
     return !modes;
 }
 
-int box_main(const struct box_test *tests, size_t count)
+static int run_group(const struct box_test *tests, size_t count, bool each)
 {
     if (box_mode("guest") && geteuid() != 0) {
         printf("1..0 # SKIP another user takes root\n");
@@ -326,8 +326,22 @@ int box_main(const struct box_test *tests, size_t count)
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (runs_in(tests[i].modes))
-            chosen[n++] = (struct CMUnitTest){ .name = tests[i].name, .test_func = tests[i].run };
-    return _cmocka_run_group_tests("agent", chosen, n, box_open, box_close);
+            chosen[n++] = (struct CMUnitTest){ .name = tests[i].name,
+                                               .test_func = tests[i].run,
+                                               .setup_func = each ? box_open : NULL,
+                                               .teardown_func = each ? box_close : NULL };
+    return _cmocka_run_group_tests("agent", chosen, n, each ? NULL : box_open,
+                                   each ? NULL : box_close);
+}
+
+int box_main(const struct box_test *tests, size_t count)
+{
+    return run_group(tests, count, /* each= */ false);
+}
+
+int box_main_each(const struct box_test *tests, size_t count)
+{
+    return run_group(tests, count, /* each= */ true);
 }
 
 /*** waiting ***/
@@ -542,4 +556,20 @@ int box_stat(struct box *box, const char *path, struct answer *ret)
     fresh(ret);
     int r = link_file_stat(box->link, path, answer_list, ret, NULL);
     return wait_answer(box, ret, r);
+}
+
+int box_pack(struct box *box, const struct buf *content, uint64_t max, struct answer *ret)
+{
+    answer_done(ret);
+    fresh(ret);
+    int r = link_file_pack(box->link, content->data, content->len, max, answer_data, ret, NULL);
+    return wait_answer(box, ret, r);
+}
+
+int box_unpack(struct box *box, const struct buf *content)
+{
+    auto_answer answer = { 0 };
+    fresh(&answer);
+    int r = link_file_unpack(box->link, content->data, content->len, answer_plain, &answer, NULL);
+    return wait_answer(box, &answer, r);
 }

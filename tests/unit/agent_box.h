@@ -44,6 +44,8 @@ struct box_test {
         .name = #function, .run = (function), __VA_ARGS__                                          \
     }
 int box_main(const struct box_test *tests, size_t count);
+/* With a new agent for each. */
+int box_main_each(const struct box_test *tests, size_t count);
 
 bool box_mode(const char *mode);
 /* Runs the loop until *flag, or fails the test after a while. */
@@ -99,5 +101,7 @@ int box_move(struct box *box, const char *from, const char *to);
 int box_read(struct box *box, const char *path, uint64_t offset, uint64_t max, struct answer *ret);
 int box_list(struct box *box, const char *path, bool recursive, size_t max, struct answer *ret);
 int box_stat(struct box *box, const char *path, struct answer *ret);
+int box_pack(struct box *box, const struct buf *content, uint64_t max, struct answer *ret);
+int box_unpack(struct box *box, const struct buf *content);
 
 #endif

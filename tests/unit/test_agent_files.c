@@ -2,6 +2,7 @@
 #include "agent_box.h"
 #include "check.h"
 
+#include "agent/frame.h"
 #include "base/loop.h"
 
 #include <errno.h>
@@ -227,6 +228,7 @@ static void test_lists_are_sorted_and_typed(void **state)
     }
     CHECK_INT("size", flat.entries[2].size, 4);
     CHECK_INT("time", flat.entries[2].mtime_ns, 1000000000000000000);
+    CHECK_INT("its change is later", flat.entries[2].ctime_ns > flat.entries[2].mtime_ns, true);
     CHECK_INT("mode", flat.entries[3].mode, 0700);
     CHECK_INT("more", flat.more, false);
 
@@ -395,6 +397,134 @@ static void test_file_work_goes_on_beside_runs_and_over_their_end(void **state)
     clean(box);
 }
 
+/*** many at once ***/
+
+static void add_part(struct buf *content, enum frame_entry_type type, const char *path,
+                     uint64_t offset, const char *bytes, bool last)
+{
+    char head[FRAME_PART_SIZE + FRAME_PATH_MAX];
+    const struct frame_part part = { .type = type,
+                                     .program = path[0] == 'p',
+                                     .mtime_ns = -1500000000,
+                                     .offset = offset,
+                                     .len = (uint32_t)strlen(bytes),
+                                     .last = last,
+                                     .path = path,
+                                     .path_len = strlen(path) };
+    frame_part_put(head, &part);
+    (void)buf_add(content, head, FRAME_PART_SIZE + part.path_len);
+    (void)buf_add_str(content, bytes);
+}
+
+static void test_many_files_are_written_at_once(void **state)
+{
+    struct box *box = *state;
+    auto_buf content = BUF_INIT(BUF_NO_CEILING);
+    add_part(&content, ENTRY_DIRECTORY, "d", 0, "", true);
+    add_part(&content, ENTRY_FILE, "d/new/f\n", 0, "one ", false);
+    add_part(&content, ENTRY_FILE, "d/new/f\n", 4, "two", true);
+    add_part(&content, ENTRY_FILE, "program", 0, "", true);
+    add_part(&content, ENTRY_SYMLINK, "link", 0, "../out", true);
+    for (int i = 0; i < 2; i++) /* again, as after an attempt that was cut off */
+        CHECK_INT("unpack", box_unpack(box, &content), 0);
+    guest(box,
+          "test -d d && test \"$(cat d/new/*)\" = 'one two' && test \"$(readlink link)\" = ../out");
+    guest(box, "test -x program && test ! -s program && test ! -x d/new/f*");
+    guest(box, "test $(stat -c %Y program) = -2 && test $(stat -c %Y link) = -2");
+    clean(box);
+}
+
+static void test_what_cannot_be_written_at_once_says_why(void **state)
+{
+    struct box *box = *state;
+    static const struct {
+        const char *name, *path;
+        enum frame_entry_type type;
+        int want;
+    } cases[] = {
+        { "up", "../x", ENTRY_FILE, EXDEV },
+        { "absolute", "/etc/x", ENTRY_FILE, EXDEV },
+        { "through a link", "out/x", ENTRY_FILE, EXDEV },
+        { "the workspace", ".", ENTRY_FILE, EBUSY },
+        { "below a file", "f/x", ENTRY_FILE, ENOTDIR },
+    };
+    guest(box, "echo x >f; ln -s /tmp out");
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        auto_buf content = BUF_INIT(BUF_NO_CEILING);
+        add_part(&content, cases[i].type, cases[i].path, 0, "x", true);
+        int code = box_unpack(box, &content);
+        if (code == ELOOP || code == ENOTDIR) /* a kernel without openat2() */
+            code = cases[i].want;
+        CHECK_INT(cases[i].name, code, cases[i].want);
+    }
+    auto_buf half = BUF_INIT(BUF_NO_CEILING);
+    add_part(&half, ENTRY_FILE, "g", 0, "content", true);
+    buf_cut(&half, half.len - 1);
+    CHECK_INT("less than announced", box_unpack(box, &half), EPROTO);
+    clean(box);
+}
+
+static void add_pick(struct buf *content, const char *path, uint64_t offset, uint32_t max)
+{
+    char head[FRAME_PICK_SIZE + FRAME_PATH_MAX];
+    const struct frame_pick pick = { offset, max, path, strlen(path) };
+    frame_pick_put(head, &pick);
+    (void)buf_add(content, head, FRAME_PICK_SIZE + pick.path_len);
+}
+
+static uint32_t number_at(const struct buf *bytes, size_t at)
+{
+    uint32_t number;
+    CHECK("long enough", at + sizeof(number) <= bytes->len);
+    memcpy(&number, bytes->data + at, sizeof(number));
+    return number;
+}
+
+/* "content" or "!errno" of each, one after the other. */
+static char *show_pack(const struct buf *bytes)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    for (size_t at = 0; at < bytes->len;) {
+        uint32_t len = number_at(bytes, at);
+        at += 4;
+        if (len == 0) {
+            uint32_t code = number_at(bytes, at);
+            (void)(code ? buf_printf(&text, "!%u;", code) : buf_add_str(&text, ";"));
+            at += 4;
+            continue;
+        }
+        (void)buf_add(&text, bytes->data + at, len);
+        at += len;
+    }
+    return buf_steal(&text);
+}
+
+static void test_parts_of_many_files_are_read_at_once(void **state)
+{
+    struct box *box = *state;
+    guest(box, "mkdir d; printf 0123456789 >d/f; : >e; ln -s d/f l; ln -s /etc/passwd p; mkfifo q");
+    auto_buf content = BUF_INIT(BUF_NO_CEILING);
+    add_pick(&content, "d/f", 0, 100);
+    add_pick(&content, "d/f", 3, 4);
+    add_pick(&content, "d/f", UINT64_MAX, 4);
+    add_pick(&content, "e", 0, 100);
+    add_pick(&content, "l", 0, 100);
+    add_pick(&content, "p", 0, 100);
+    add_pick(&content, "gone", 0, 100);
+    add_pick(&content, "d", 0, 100);
+    add_pick(&content, "q", 0, 100);
+    auto_answer answer = { 0 };
+    CHECK_INT("pack", box_pack(box, &content, 1000, &answer), 0);
+    auto_free char *shown = show_pack(&answer.bytes);
+    auto_free char *want = xasprintf("0123456789;3456;!%d;;d/f;/etc/passwd;!%d;!%d;!%d;", EINVAL,
+                                     ENOENT, EISDIR, EINVAL);
+    CHECK_STR("answers", shown, want);
+    buf_clear(&content);
+    add_pick(&content, "../x", 0, 1);
+    CHECK_INT("outside", box_pack(box, &content, 1000, &answer), EXDEV);
+    clean(box);
+}
+
 static void test_a_full_disk_leaves_the_old_file(void **state)
 {
     struct box *box = *state;
@@ -439,6 +569,9 @@ int main(void)
         BOX_TEST(test_space_is_told),
         BOX_TEST(test_a_write_is_the_old_file_or_the_new),
         BOX_TEST(test_file_work_goes_on_beside_runs_and_over_their_end),
+        BOX_TEST(test_many_files_are_written_at_once),
+        BOX_TEST(test_what_cannot_be_written_at_once_says_why),
+        BOX_TEST(test_parts_of_many_files_are_read_at_once),
         BOX_TEST(test_a_full_disk_leaves_the_old_file, .modes = "guest"),
         BOX_TEST(test_a_guest_cannot_touch_what_is_not_its_own, .modes = "guest"),
     };

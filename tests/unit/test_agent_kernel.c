@@ -460,6 +460,45 @@ static void test_cells_have_an_order(void **state)
     kill_kernel(box);
 }
 
+/* Its bytes come one by one, behind a message that is not the last. */
+#define LAST_WORD                                                                                  \
+    "print('before', flush=True); say('early')\n"                                                  \
+    "for byte in struct.pack('<I', 6 | 1 << 31) + b'result': raw(bytes([byte]))\n"
+
+static void end_at_result(struct box *box)
+{
+    if (!str_eq(buf_str(&seen.message), "result"))
+        return;
+    CHECK("no sooner", !seen.cell_ended);
+    CHECK_INT("end", link_kernel_cell_end(box->link, on_cell_end, box, NULL), 0);
+}
+
+static void test_a_last_word_ends_the_cell(void **state)
+{
+    struct box *box = *state;
+    start(box);
+    for (int i = 0; i < 3; i++) {
+        begin_cell(box, HEAD, TAIL, FLOOD);
+        seen.on_message = end_at_result;
+        tell(box, LAST_WORD);
+        box_wait(box, &seen.cell_ended);
+        CHECK_STR("output", buf_str(&seen.out), i ? "before\n" : "started\nbefore\n");
+        box_wait(box, &seen.done);
+        seen.on_message = NULL;
+    }
+    cell(box, "print('as ever', flush=True)");
+    CHECK_STR("output", buf_str(&seen.out), "as ever\n");
+    tell(box, LAST_WORD "print('outside', flush=True)\n"); /* of no cell */
+    box_wait(box, &seen.done);
+    cell(box, "pass");
+    CHECK_STR("output", buf_str(&seen.out), "before\noutside\n");
+
+    begin_cell(box, HEAD, TAIL, FLOOD);
+    tell(box, LAST_WORD); /* which nobody takes for one */
+    box_wait(box, &seen.exited);
+    CHECK_STR("why", seen.exit.failure, "the kernel ended a cell without a result");
+}
+
 /*** ends ***/
 
 /* At any time between the order to start it and its own readiness. */
@@ -615,7 +654,7 @@ static void test_a_kernel_that_breaks_the_rules_is_killed(void **state)
 {
     struct box *box = *state;
     expect_broken(box, "raw(b'\\xff\\xff\\xff\\xff' * 100000)",
-                  "the kernel sent a message of 4294967295 bytes");
+                  "the kernel sent a message of 2147483647 bytes");
     expect_broken(box, "raw(b'\\x01\\x00\\x00\\x02'); time.sleep(1000)",
                   "the kernel sent a message of 33554433 bytes");
     expect_broken(box, "say(b'')\nwhile True: say(b'x' * 1000)",
@@ -1041,6 +1080,7 @@ int main(void)
         BOX_TEST(test_output_between_cells_begins_the_next),
         BOX_TEST(test_a_flood_between_cells_waits),
         BOX_TEST(test_cells_have_an_order),
+        BOX_TEST(test_a_last_word_ends_the_cell),
         BOX_TEST(test_an_early_interrupt_waits_for_the_kernel),
         BOX_TEST(test_an_interrupt_keeps_the_state),
         BOX_TEST(test_ends_are_told_apart),

@@ -611,6 +611,8 @@ static void many_leave_no_trace(void **state)
     assert_int_equal(count_descriptors(), descriptors);
     if (geteuid() == 0)
         assert_in_range(processes_left(), 1, 1); /* the spawner */
+    /* Its own directories, and of those for agents some that wait for others. */
+    assert_in_range(cgroups_left(rig.instance), 0, 4 + 2 * 32);
     engine_close(rig.engine);
     rig.engine = NULL;
     wait_for_nothing(&rig, "close", 1000);
@@ -698,6 +700,37 @@ static pid_t find_named_child(pid_t parent, const char *name)
     if (dir)
         (void)closedir(dir);
     return found;
+}
+
+/* "7f12… rw-p … [heap]", its numbers, its flags; dc: not copied by fork. */
+static void what_children_do_not_need_is_not_copied(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    guest_start(&guest, &rig); /* without it */
+    pid_t keeper = find_named_child(getpid(), "belljar-keeper");
+    auto_free char *path =
+        xasprintf("/proc/%d/smaps", (int)find_named_child(keeper, "belljar-spawner"));
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    char line[512];
+    bool unneeded = false;
+    int seen = 0;
+    while (fgets(line, sizeof(line), file)) {
+        if (strchr(line, '-') && strspn(line, "0123456789abcdef") == strcspn(line, "-"))
+            unneeded = strstr(line, "[heap]") || strstr(line, "/libuv.so");
+        if (unneeded && str_has_prefix(line, "VmFlags:")) {
+            CHECK("not copied", strstr(line, " dc"));
+            seen++;
+        }
+    }
+    (void)fclose(file);
+    CHECK("mappings of libuv", seen > 0);
+    CHECK_STR("it runs", guest_run(&guest, "echo here"), "here\n");
+    guest_end(&guest);
+    rig_close(&rig);
 }
 
 static void spawner_death_ends_everything(void **state)
@@ -912,6 +945,7 @@ int main(void)
         cmocka_unit_test(many_of_a_user_leave_no_trace),
         cmocka_unit_test(pool_is_used_and_refilled),
         cmocka_unit_test(death_is_told_once),
+        cmocka_unit_test(what_children_do_not_need_is_not_copied),
         cmocka_unit_test(spawner_death_ends_everything),
         cmocka_unit_test(keeper_death_ends_everything),
         cmocka_unit_test(server_kill_leaves_nothing),

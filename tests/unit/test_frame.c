@@ -84,11 +84,32 @@ static void test_payloads_come_back_as_they_went(void **state)
     assert_memory_equal(file2.path, "abc", 3);
     CHECK_INT("file target", file2.target_len, 1);
 
-    struct frame_entry entry = { ENTRY_SYMLINK, 0777, 5, -1, "a\nb\xff", 4 }, entry2;
+    struct frame_entry entry = { ENTRY_SYMLINK, 0777, 5, -1, 7, "a\nb\xff", 4 }, entry2;
     frame_entry_put(wire, &entry);
     CHECK_INT("entry", frame_entry_get(wire, sizeof(wire), &entry2), FRAME_ENTRY_SIZE + 4);
     CHECK_INT("entry time", entry2.mtime_ns, -1);
+    CHECK_INT("entry change", entry2.ctime_ns, 7);
     assert_memory_equal(entry2.name, "a\nb\xff", 4);
+
+    struct frame_pick pick = { 1ull << 40, 7, "p", 1 }, pick2;
+    frame_pick_put(wire, &pick);
+    CHECK_INT("pick", frame_pick_get(wire, &pick2), 0);
+    CHECK_INT("pick offset", pick2.offset, 1ll << 40);
+    CHECK_INT("pick max", pick2.max, 7);
+    CHECK_INT("pick path", pick2.path_len, 1);
+    struct frame_part part = { ENTRY_FILE, true, -7, 1ull << 40, 9, true, "pp", 2 }, part2;
+    frame_part_put(wire, &part);
+    CHECK_INT("part", frame_part_get(wire, &part2), 0);
+    CHECK("part flags", part2.program && part2.last && part2.type == ENTRY_FILE);
+    CHECK_INT("part time", part2.mtime_ns, -7);
+    CHECK_INT("part offset", part2.offset, 1ll << 40);
+    CHECK_INT("part length", part2.len, 9);
+    CHECK_INT("part path", part2.path_len, 2);
+    wire[0] = ENTRY_OTHER;
+    CHECK_INT("part of another type", frame_part_get(wire, &part2), -EPROTO);
+    memset(wire, 0, FRAME_PART_SIZE);
+    CHECK_INT("part without a path", frame_part_get(wire, &part2), -EPROTO);
+    CHECK_INT("pick without a path", frame_pick_get(wire, &pick2), -EPROTO);
 
     struct frame_file_end end = { 2, 3, 4, true }, end2;
     frame_file_end_put(wire, &end);

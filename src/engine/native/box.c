@@ -170,7 +170,8 @@ int box_start(const struct native_host *host, const struct box_start *start,
     if (r < 0)
         return fail(ret_failure, "make cgroups", -r);
     struct inside inside = { .host = host, .start = start };
-    inside.n_agent_cgroups = cgroup_open_agent(&host->cgroups, start->slot, inside.agent_cgroups);
+    inside.n_agent_cgroups =
+        cgroup_open_agent(&host->cgroups, start->slot, start->agent_leaf, inside.agent_cgroups);
     r = inside.n_agent_cgroups < 0
             ? fail(ret_failure, "open the agent's cgroup", -inside.n_agent_cgroups)
             : start_child(host, start, &inside, ret, ret_failure);

@@ -19,11 +19,12 @@
 enum leaf { GUEST, AGENT };
 enum { NAME_MAX_ = 80 };
 
-/* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2); `file` may be "". */
-static void leaf_name(char out[static NAME_MAX_], const struct cgroups *cgroups, unsigned slot,
+/* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2); `file` may be "". The number is the slot, of v1's
+ * leaves for agents their own. */
+static void leaf_name(char out[static NAME_MAX_], const struct cgroups *cgroups, unsigned number,
                       enum leaf leaf, const char *file)
 {
-    (void)snprintf(out, NAME_MAX_, "%u%c%s%s%s", slot, cgroups->kind == CGROUP_V2 ? '/' : '-',
+    (void)snprintf(out, NAME_MAX_, "%u%c%s%s%s", number, cgroups->kind == CGROUP_V2 ? '/' : '-',
                    leaf == GUEST ? "guest" : "agent", *file ? "/" : "", file);
 }
 
@@ -98,16 +99,19 @@ static int limit_cpu(const struct cgroups *cgroups, unsigned slot, enum leaf lea
     return limit(cgroups, slot, leaf, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", value);
 }
 
-static int set_limits(const struct cgroups *cgroups, unsigned slot,
-                      const struct sandbox_limits *limits)
+static int limit_guest(const struct cgroups *cgroups, unsigned slot,
+                       const struct sandbox_limits *limits)
 {
-    int r;
-    (void)((r = limit_memory(cgroups, slot, GUEST, limits->memory_bytes)) < 0 ||
-           (r = limit_pids(cgroups, slot, GUEST, limits->pids)) < 0 ||
-           (r = limit_cpu(cgroups, slot, GUEST, limits->cpu_millis)) < 0 ||
-           (r = limit_memory(cgroups, slot, AGENT, AGENT_MEMORY + PLAN_RUN_DIR_BYTES)) < 0 ||
-           (r = limit_pids(cgroups, slot, AGENT, PLAN_AGENT_PIDS)) < 0);
-    return r;
+    int r = limit_memory(cgroups, slot, GUEST, limits->memory_bytes);
+    if (r == 0)
+        r = limit_pids(cgroups, slot, GUEST, limits->pids);
+    return r < 0 ? r : limit_cpu(cgroups, slot, GUEST, limits->cpu_millis);
+}
+
+static int limit_agent(const struct cgroups *cgroups, unsigned number)
+{
+    int r = limit_memory(cgroups, number, AGENT, AGENT_MEMORY + PLAN_RUN_DIR_BYTES);
+    return r < 0 ? r : limit_pids(cgroups, number, AGENT, PLAN_AGENT_PIDS);
 }
 
 /* v2: the directory that holds both leaves. */
@@ -132,17 +136,25 @@ static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agen
     return 0;
 }
 
-static int make_leaves(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned slot,
-                       uid_t agent_uid)
+static int make_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned number,
+                     enum leaf leaf)
 {
-    int r = cgroups->kind == CGROUP_V2 ? make_holder(tree, slot, agent_uid) : 0;
     char name[NAME_MAX_];
-    for (enum leaf leaf = GUEST; leaf <= AGENT && r == 0; leaf++) {
-        leaf_name(name, cgroups, slot, leaf, "");
-        if (has_leaf(cgroups, tree, leaf) && mkdirat(tree->dir, name, 0755) < 0)
-            r = -errno;
-    }
-    leaf_name(name, cgroups, slot, GUEST, cgroups->kind == CGROUP_V2 ? "cgroup.procs" : "tasks");
+    leaf_name(name, cgroups, number, leaf, "");
+    return has_leaf(cgroups, tree, leaf) && mkdirat(tree->dir, name, 0755) < 0 ? -errno : 0;
+}
+
+static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned slot,
+                      uid_t agent_uid)
+{
+    bool v2 = cgroups->kind == CGROUP_V2;
+    int r = v2 ? make_holder(tree, slot, agent_uid) : 0;
+    if (r == 0)
+        r = make_leaf(cgroups, tree, slot, GUEST);
+    if (r == 0 && v2)
+        r = make_leaf(cgroups, tree, slot, AGENT);
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, slot, GUEST, v2 ? "cgroup.procs" : "tasks");
     if (r == 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
         r = -errno;
     return r;
@@ -153,15 +165,45 @@ int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandb
 {
     int r = 0;
     for (size_t i = 0; i < cgroups->n && r == 0; i++)
-        r = make_leaves(cgroups, &cgroups->trees[i], slot, agent_uid);
+        r = make_guest(cgroups, &cgroups->trees[i], slot, agent_uid);
     if (r == 0)
-        r = set_limits(cgroups, slot, limits);
+        r = limit_guest(cgroups, slot, limits);
+    if (r == 0 && cgroups->kind == CGROUP_V2)
+        r = limit_agent(cgroups, slot);
     if (r < 0)
         (void)cgroup_remove(cgroups, slot); /* empty, so it succeeds */
     return r;
 }
 
-static int open_leaves(const struct cgroups *cgroups, unsigned slot, enum leaf leaf,
+static int remove_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                       unsigned number, enum leaf leaf)
+{
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, number, leaf, "");
+    return unlinkat(tree->dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf)
+{
+    int r = 0;
+    if (cgroups->kind != CGROUP_V1)
+        return 0;
+    for (size_t i = 0; i < cgroups->n && r == 0; i++)
+        r = make_leaf(cgroups, &cgroups->trees[i], leaf, AGENT);
+    if (r == 0)
+        r = limit_agent(cgroups, leaf);
+    if (r < 0)
+        cgroup_remove_agent(cgroups, leaf);
+    return r;
+}
+
+void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf)
+{
+    for (size_t i = 0; i < cgroups->n && cgroups->kind == CGROUP_V1; i++)
+        (void)remove_leaf(cgroups, &cgroups->trees[i], leaf, AGENT); /* the keeper does, at last */
+}
+
+static int open_leaves(const struct cgroups *cgroups, unsigned number, enum leaf leaf,
                        int ret_fds[CGROUP_TREES_MAX])
 {
     int n = 0;
@@ -170,7 +212,7 @@ static int open_leaves(const struct cgroups *cgroups, unsigned slot, enum leaf l
         if (!has_leaf(cgroups, tree, leaf))
             continue;
         char name[NAME_MAX_];
-        leaf_name(name, cgroups, slot, leaf, cgroups->kind == CGROUP_V2 ? "" : "tasks");
+        leaf_name(name, cgroups, number, leaf, cgroups->kind == CGROUP_V2 ? "" : "tasks");
         int fd =
             openat(tree->dir, name,
                    (cgroups->kind == CGROUP_V2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
@@ -185,9 +227,10 @@ static int open_leaves(const struct cgroups *cgroups, unsigned slot, enum leaf l
     return n;
 }
 
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
+int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
+                      int ret_fds[CGROUP_TREES_MAX])
 {
-    return open_leaves(cgroups, slot, AGENT, ret_fds);
+    return open_leaves(cgroups, cgroups->kind == CGROUP_V2 ? slot : leaf, AGENT, ret_fds);
 }
 
 int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
@@ -199,17 +242,16 @@ int cgroup_remove(const struct cgroups *cgroups, unsigned slot)
 {
     int r = 0;
     for (size_t i = 0; i < cgroups->n; i++) {
+        const struct cgroup_tree *tree = &cgroups->trees[i];
+        int removed = remove_leaf(cgroups, tree, slot, GUEST);
+        if (cgroups->kind == CGROUP_V2 && removed == 0)
+            removed = remove_leaf(cgroups, tree, slot, AGENT);
         char name[NAME_MAX_];
-        for (enum leaf leaf = GUEST; leaf <= AGENT; leaf++) {
-            leaf_name(name, cgroups, slot, leaf, "");
-            if (unlinkat(cgroups->trees[i].dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-                r = -errno;
-        }
-        if (cgroups->kind != CGROUP_V2)
-            continue;
         (void)snprintf(name, sizeof(name), "%u", slot);
-        if (unlinkat(cgroups->trees[i].dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-            r = -errno;
+        if (cgroups->kind == CGROUP_V2 && removed == 0 &&
+            unlinkat(tree->dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            removed = -errno;
+        r = removed < 0 ? removed : r;
     }
     return r;
 }

@@ -4,7 +4,10 @@
  *   1. cgroups_open()     start-up, with all the privilege there is: finds what the host offers and
  *                         makes this instance's directory in each hierarchy
  *   2. cgroup_make() …    the spawner, one pair of leaves per sandbox: `guest` with the plan's limits,
- *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1
+ *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1.
+ *                         A guest's leaf is made and removed with its sandbox, so no counter and no
+ *                         charge is ever another's. v1's leaves for agents are used again: nothing is
+ *                         read from them, and their limits are all the same
  *   3. cgroups_remove()   the keeper, after everything else has ended
  *
  * v1: a process enters by writing "0" into a leaf's `tasks`; writing a pid into cgroup.procs costs
@@ -67,13 +70,17 @@ void cgroups_go_home(const struct cgroups *cgroups, pid_t server);
 
 /* --- one sandbox (cgroup.c) -------------------------------------------------------------------- */
 
-/* Makes both leaves. `agent_uid` (in the caller's namespace) may let processes into the guest's;
- * (uid_t)-1: nobody else. On failure nothing stays. */
+/* Makes the guest's leaf, and in v2 the agent's. `agent_uid` (in the caller's namespace) may let processes
+ * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */
 int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
                 uid_t agent_uid);
+/* v1: a leaf for agents, with a number of its own. In v2 these do nothing. */
+int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf);
+void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
 /* v1: descriptors to enter the agent's leaf, at most CGROUP_TREES_MAX; v2: one, its directory.
  * Returns their number. */
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
+int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
+                      int ret_fds[CGROUP_TREES_MAX]);
 /* The same for the guest's leaf, to be called as the agent's user. */
 int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
 /* 0, or -EBUSY: try again. */

@@ -74,6 +74,7 @@ _Noreturn void spawner_run(const struct native_host *host, int wire, int go);
 /* box.c: one sandbox, from the spawner's side. */
 struct box_start {
     unsigned slot;
+    unsigned agent_leaf; /* cgroup_make_agent() */
     struct sandbox_limits limits;
 };
 struct box_started {

@@ -27,7 +27,7 @@
 
 enum {
     FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
-    REFILL_MS = 5, /* a pool that is half full leaves the processors to whoever has just come */
+    REFILL_MS = 5, /* before it is filled again: the processors are for whoever has just come */
     POOL_TICK_MS = 1000, /* how often the pool's ages are looked at, and a failed refill retried */
     CLOSE_MS = 5000,     /* how long engine_close() waits for the keeper */
 };
@@ -83,6 +83,7 @@ struct native {
     bool network;       /* as options.network was */
     bool lost;          /* the spawner is gone */
     bool refill_failed; /* not before the next tick */
+    bool refilling;     /* the pool is being filled, until it is full or who comes has time */
 
     struct slot *slots;
     unsigned next_slot;
@@ -320,14 +321,13 @@ static void pump(struct native *native)
         settle(native, pending, NULL, &err);
     }
     const struct engine_stats *stats = &native->base.stats;
-    bool nobody_came = stats->pool_hits + stats->pool_misses == 0;
-    bool no_hurry = nobody_came || stats->pool_ready * 2 > native->options.pool_size;
-    bool may_refill = native->options.pool_enabled && !native->refill_failed && !native->lost &&
-                      !(no_hurry && timer_active(native->refill));
+    bool may_refill = native->refilling && !native->refill_failed && !native->lost;
     while (may_refill && native->n_creating < max &&
            stats->pool_ready + native->n_creating < native->options.pool_size)
         if (create(native, &native->options.pool_plan) < 0)
             return;
+    if (stats->pool_ready == native->options.pool_size)
+        native->refilling = false;
 }
 
 /*** From the spawner ***/
@@ -518,7 +518,20 @@ static void on_wire(uv_poll_t *poll, int status, int events)
 
 static void refill(void *data)
 {
-    pump(data);
+    struct native *native = data;
+    native->refilling = native->options.pool_enabled;
+    pump(native);
+}
+
+/* Somebody has taken one, or found none. While more than half are left each of them puts the filling off, so
+ * that several who come at once are served first; below that the first of them has set the time. */
+static void refill_later(struct native *native)
+{
+    bool plenty = native->base.stats.pool_ready * 2 > native->options.pool_size;
+    if (plenty)
+        native->refilling = false;
+    if (plenty || (!native->refilling && !timer_active(native->refill)))
+        timer_start(native->refill, REFILL_MS);
 }
 
 static void tick(void *data)
@@ -529,6 +542,8 @@ static void tick(void *data)
     list_each (struct box, box, &native->pool, link)
         if (age && now - box->ready_ms >= age)
             box_leave(box);
+    if (!timer_active(native->refill))
+        native->refilling = native->options.pool_enabled;
     pump(native);
 }
 
@@ -555,10 +570,10 @@ static struct engine_pending *native_start(struct engine *engine, const struct s
         native->base.stats.pool_ready--;
         native->base.stats.pool_hits++;
         settle(native, pending, box, NULL);
-        timer_start(native->refill, REFILL_MS);
     } else {
         native->base.stats.pool_misses += native->options.pool_enabled;
     }
+    refill_later(native);
     pump(native);
     return &pending->base;
 }

@@ -16,6 +16,7 @@
 #include "engine/native/host.h"
 
 #include "base/log.h"
+#include "engine/native/lean.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
 #include "engine/native/zygotes.h"
@@ -38,6 +39,7 @@ enum {
     WARN_MS = 5000,   /* an end that takes longer is logged */
     TICK_MS = 20,     /* how often what is overdue is looked at */
     EVENTS = 64,
+    SPARE_LEAVES = 32, /* cgroups of dead agents that are kept for others */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -47,6 +49,8 @@ struct box {
     bool doomed; /* the server wants it gone, or its start has failed */
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
+    bool has_leaf;
+    unsigned leaf;   /* of its agent */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     int pidfd, stream, status, door;
     struct sandbox_limits limits;
@@ -57,7 +61,12 @@ struct box {
 struct spawner {
     const struct native_host *host;
     int wire, epoll;
-    size_t pending; /* boxes that the tick must look at */
+    size_t pending;    /* boxes that the tick must look at */
+    unsigned n_leaves; /* that there ever were */
+    size_t n_spare;
+    /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is
+     * charged there until then. */
+    unsigned spare[SPARE_LEAVES];
     struct zygotes zygotes;
     struct box boxes[WIRE_SLOTS_MAX];
 };
@@ -134,6 +143,34 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
     tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
 }
 
+/*** Leaves for agents ***/
+
+static int take_leaf(struct spawner *spawner, struct box *box)
+{
+    int r = 0;
+    if (spawner->n_spare == SPARE_LEAVES) {
+        box->leaf = spawner->spare[0];
+        memmove(&spawner->spare[0], &spawner->spare[1],
+                --spawner->n_spare * sizeof(spawner->spare[0]));
+    } else {
+        box->leaf = spawner->n_leaves++;
+        r = cgroup_make_agent(&spawner->host->cgroups, box->leaf);
+    }
+    box->has_leaf = r == 0;
+    return r;
+}
+
+static void return_leaf(struct spawner *spawner, struct box *box)
+{
+    if (!box->has_leaf)
+        return;
+    box->has_leaf = false;
+    if (spawner->n_spare < SPARE_LEAVES)
+        spawner->spare[spawner->n_spare++] = box->leaf;
+    else
+        cgroup_remove_agent(&spawner->host->cgroups, box->leaf);
+}
+
 /*** The life of a box ***/
 
 static void forget_start(struct spawner *spawner, struct box *box)
@@ -160,6 +197,7 @@ static void remove_box(struct spawner *spawner, struct box *box)
         box->state = BOX_REMOVING;
         return;
     }
+    return_leaf(spawner, box);
     spawner->pending--;
     box->state = BOX_FREE;
     tell_about(spawner, box, WIRE_GONE);
@@ -227,7 +265,13 @@ static void create(struct spawner *spawner, struct box *box, const struct sandbo
     spawner->pending++;
     struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
     struct box_started started;
-    if (box_start(spawner->host, &start, &started, &box->failure) < 0) {
+    int r = take_leaf(spawner, box);
+    start.agent_leaf = box->leaf;
+    if (r < 0)
+        box->failure = (struct box_failure){ .code = -r, .step = "make the agent's cgroup" };
+    else
+        r = box_start(spawner->host, &start, &started, &box->failure);
+    if (r < 0) {
         tell_about(spawner, box, WIRE_FAILED);
         box->doomed = true;
         remove_box(spawner, box);
@@ -446,6 +490,18 @@ static int prepare(const struct native_host *host, struct err *err)
     return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
 }
 
+/* What the child of a sandbox reads, where it finds it when the heap is not copied. */
+static const struct native_host *keep_for_children(const struct native_host *host)
+{
+    static struct native_host kept;
+    static struct sock_filter filter[BPF_MAXINSNS]; /* the kernel loads no longer one */
+    kept = *host;
+    memcpy(filter, host->agent_filter.code, host->agent_filter.len * sizeof(filter[0]));
+    kept.agent_filter.code = filter;
+    lean_begin();
+    return &kept;
+}
+
 void spawner_run(const struct native_host *host, int wire, int go)
 {
     int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->agent, host->landlock, host->instance.lock };
@@ -472,10 +528,11 @@ void spawner_run(const struct native_host *host, int wire, int go)
         _exit(1);
     }
     tell(&spawner, &first, -1);
+    spawner.host = keep_for_children(host);
     watch(&spawner, wire, WATCH_WIRE);
     static const struct zygotes_events zygotes = { .on_forked = on_forked,
                                                    .watch = watch_zygote,
                                                    .unwatch = unwatch_zygote };
-    zygotes_init(&spawner.zygotes, host, &zygotes, &spawner);
+    zygotes_init(&spawner.zygotes, spawner.host, &zygotes, &spawner);
     loop(&spawner);
 }

@@ -17,29 +17,6 @@
 #include <string.h>
 #include <time.h>
 
-static void answer(struct mcp_call *call, const char *text)
-{
-    mcp_call_add(call, mcp_textf("%s", text));
-    mcp_call_finish(call);
-}
-
-static bool exists(const struct toolbox *box, const char *owner, const char *name)
-{
-    struct link *agent;
-    return session_link(box->sessions, owner, name, &agent, NULL) != -ENOENT;
-}
-
-/* The running service of a client; NULL: none. Owned by the caller. */
-static char *running(const struct toolbox *box, const char *owner)
-{
-    const char *name;
-    while ((name = current_find(box->current, owner)) && !exists(box, owner, name)) {
-        auto_free char *expired = xstrdup(name);
-        (void)current_remove(box->current, owner, expired);
-    }
-    return name ? xstrdup(name) : NULL;
-}
-
 /*** start_code_executer ***/
 
 struct start_args {
@@ -52,56 +29,22 @@ static const struct field start_fields[] = {
 };
 static const struct shape start_input = SHAPE(struct start_args, start_fields);
 
-/* A call that waits for its sandbox. */
-struct start_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    struct str_list dependencies; /* the arguments live as long as the call */
-};
-
-static void started(struct mcp_call *call, const struct toolbox *box, const char *name)
+static void on_started(struct mcp_call *call, const char *name, const struct install_result *result,
+                       void *data)
 {
-    current_add(box->current, mcp_call_owner(call), name);
-    auto_free char *text = xasprintf("Code execution service started with the name: %s", name);
-    answer(call, text);
-}
-
-/* What could not be made whole is not left behind. */
-static void start_fail(struct mcp_call *call, const struct toolbox *box, const char *name,
-                       const char *why)
-{
-    (void)session_close(box->sessions, mcp_call_owner(call), name);
-    mcp_call_fail(call, "start_code_executer: dependencies: %s", why);
-}
-
-static void on_installed(struct mcp_call *call, const char *session_id,
-                         const struct install_result *result, void *data)
-{
-    if (result->ok)
-        started(call, data, session_id);
-    else
-        start_fail(call, data, session_id, result->error);
-}
-
-static void on_open(const char *session_id, const struct err *err, void *data)
-{
-    const struct start_call start = *(struct start_call *)data;
-    struct err why = { 0 };
-    free(data);
-    if (!session_id) {
-        mcp_call_fail(start.call, "start_code_executer: %s", err->msg);
+    const struct toolbox *box = data;
+    if (!result->ok) {
+        mcp_call_fail(call, "start_code_executer: %s%s", name ? "dependencies: " : "",
+                      result->error);
         return;
     }
-    auto_free char *name = xstrdup(session_id);
-    if (!start.dependencies.count)
-        started(start.call, start.box, name);
-    else if (packages_install_for_call(start.call, start.box, name, &start.dependencies,
-                                       on_installed, &why) < 0)
-        start_fail(start.call, start.box, name, why.msg);
+    current_add(box->current, mcp_call_owner(call), name);
+    mcp_call_say(call, "Code execution service started with the name: %s", name);
 }
 
 /* code_executer-YYYYMMDDHHMMSS; a second one in the same second gets a letter. */
-static int open_named(struct start_call *start, struct err *err)
+static int start_named(struct mcp_call *call, const struct toolbox *box,
+                       const struct str_list *dependencies, struct err *err)
 {
     char stamp[32];
     time_t now = time(NULL);
@@ -113,8 +56,8 @@ static int open_named(struct start_call *start, struct err *err)
         auto_free char *name = letter < 'a' ? xasprintf("code_executer-%s", stamp)
                                             : xasprintf("code_executer-%s%c", stamp, letter);
         const struct session_plan plan = { .id = name };
-        r = session_open(start->box->sessions, mcp_call_owner(start->call), &plan, on_open, start,
-                         err);
+        r = packages_install_with_session(call, box, &plan, dependencies, PACKAGES_KEEP_WHOLE,
+                                          on_started, err);
     }
     return r;
 }
@@ -122,22 +65,11 @@ static int open_named(struct start_call *start, struct err *err)
 static void start_service(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct start_args *args = arguments;
-    const struct toolbox *box = data;
-    struct start_call *start = xcalloc(1, sizeof(*start));
     struct err err = { 0 };
-    *start = (struct start_call){ call, box, args->dependencies };
-    mcp_call_defer(call, NULL, NULL);
-    int r = args->dependencies.count
-                ? sessions_check_packages(box->sessions, args->dependencies.items,
-                                          args->dependencies.count, &err)
-                : 0;
-    if (r < 0)
+    if (packages_can_install(data, &args->dependencies, &err) < 0)
         mcp_call_fail(call, "start_code_executer: dependencies: %s", err.msg);
-    else if (open_named(start, &err) == 0)
-        return;
-    else
+    else if (start_named(call, data, &args->dependencies, &err) < 0)
         mcp_call_fail(call, "start_code_executer: %s", err.msg);
-    free(start);
 }
 
 /*** execute_code ***/
@@ -172,9 +104,8 @@ static const struct command *find_command(const char *code)
 /* Errors and traceback, or what else there is to say. */
 static char *error_text(const struct run_result *run, size_t max_answer)
 {
-    auto_free char *errors = report_stream(run, LINK_STDERR);
+    auto_free char *errors = report_stream(run, LINK_STDERR, max_answer / 8, NULL);
     auto_free char *traceback = report_traceback_text(run);
-    (void)toolbox_cut(&errors, max_answer / 8);
     bool apart = *errors && errors[strlen(errors) - 1] != '\n';
     return xasprintf("Error: %s%s%s", errors, apart ? "\n" : "",
                      *traceback ? traceback : run->error);
@@ -184,11 +115,9 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
                     void *data)
 {
     const struct command *command = data;
-    auto_free char *out = report_stream(run, LINK_STDOUT);
-    bool cut;
-    auto_free char *value = report_value(run, box->max_answer / 8, &cut);
+    auto_free char *out = report_stream(run, LINK_STDOUT, box->max_answer / 2, NULL);
+    auto_free char *value = report_value(run, box->max_answer / 8, NULL);
     auto_free char *blocked = report_blocked(run);
-    (void)toolbox_cut(&out, box->max_answer / 2);
     auto_free char *text = NULL;
     if (command && run->outcome == OUTCOME_OK)
         text = xstrdup(command->answer);
@@ -212,7 +141,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
     const struct execute_args *args = arguments;
     const struct toolbox *box = data;
     const struct command *command = find_command(args->code);
-    auto_free char *name = running(box, mcp_call_owner(call));
+    const char *name = current_find(box->current, box->sessions, mcp_call_owner(call));
     const char *code = command ? CLEAR : args->code;
     const struct run_spec spec = {
         .session_id = name,
@@ -223,7 +152,7 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
     };
     struct err err = { 0 };
     if (!name)
-        answer(call, "Failed to connect to the code execution service.");
+        mcp_call_say(call, "Failed to connect to the code execution service.");
     else if (execution_start(call, box, &spec, on_done, (void *)command, &err) < 0)
         mcp_call_fail(call, "execute_code: %s", err.msg);
 }
@@ -256,15 +185,18 @@ static void stop_service(struct mcp_call *call, const void *arguments, void *dat
     const struct name_args *args = arguments;
     const struct toolbox *box = data;
     const char *owner = mcp_call_owner(call);
-    auto_free char *name = args->name && *args->name ? xstrdup(args->name) : running(box, owner);
+    const char *current = current_find(box->current, box->sessions, owner);
+    const char *asked = args->name && *args->name ? args->name : current;
+    auto_free char *name = asked ? xstrdup(asked) : NULL;
     bool ran = name && current_remove(box->current, owner, name);
-    bool there = name && exists(box, owner, name);
+    bool there = name && session_is_there(box->sessions, owner, name);
     if (there && args->delete_service)
         (void)session_close(box->sessions, owner, name);
     if (there && (ran || args->delete_service))
-        answer(call, "Code execution service stopped.");
+        mcp_call_say(call, "Code execution service stopped.");
     else
-        answer(call, "Code execution service isII  not running."); /* in the original's words */
+        mcp_call_say(call,
+                     "Code execution service isII  not running."); /* in the original's words */
 }
 
 static void reuse_service(struct mcp_call *call, const void *arguments, void *data)
@@ -272,11 +204,12 @@ static void reuse_service(struct mcp_call *call, const void *arguments, void *da
     const struct name_args *args = arguments;
     const struct toolbox *box = data;
     const char *owner = mcp_call_owner(call);
-    bool there = exists(box, owner, args->name);
+    bool there = session_is_there(box->sessions, owner, args->name);
     if (there)
         current_add(box->current, owner, args->name);
-    answer(call,
-           there ? "Code execution service restarted." : "Code execution service is not running.");
+    mcp_call_say(call, "%s",
+                 there ? "Code execution service restarted."
+                       : "Code execution service is not running.");
 }
 
 /*** math_evaluation ***/

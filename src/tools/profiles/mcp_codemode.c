@@ -61,14 +61,14 @@ static char *explain(const struct run_result *run, const struct toolbox *box, in
 static void on_done(struct mcp_call *call, const struct run_result *run, const struct toolbox *box,
                     void *data)
 {
-    auto_free char *out = report_stream(run, LINK_STDOUT);
-    auto_free char *errors = report_stream(run, LINK_STDERR);
+    bool cut, cut_errors;
+    auto_free char *out = report_stream(run, LINK_STDOUT, box->max_answer / 4, &cut);
+    auto_free char *errors = report_stream(run, LINK_STDERR, box->max_answer / 4, &cut_errors);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     int code;
     auto_free char *note = explain(run, box, &code);
     (void)data;
-    bool cut = toolbox_cut(&out, box->max_answer / 4);
-    cut = toolbox_cut(&errors, box->max_answer / 4) || cut;
+    cut |= cut_errors;
     cut |= add_section(&text, box, "stdout", out, NULL);
     cut |= add_section(&text, box, "stderr", errors, note);
     (void)buf_printf(&text, "[exit_code] %d", code);
@@ -102,14 +102,13 @@ static void execute_code(struct mcp_call *call, const void *arguments, void *dat
                                    .plan = &workspace };
     struct err err = { 0 };
     int r = execution_start(call, box, &spec, on_done, NULL, &err);
-    if (r == -EOPNOTSUPP) {
-        mcp_call_add(call, mcp_textf("[stderr]\nUnsupported language: %s. Supported: python, bash, "
-                                     "sh, node, javascript\n[exit_code] 1",
-                                     args->language));
-        mcp_call_finish(call);
-    } else if (r < 0) {
+    if (r == -EOPNOTSUPP)
+        mcp_call_say(call,
+                     "[stderr]\nUnsupported language: %s. Supported: python, bash, sh, node, "
+                     "javascript\n[exit_code] 1",
+                     args->language);
+    else if (r < 0)
         mcp_call_fail(call, "execute_code: %s", err.msg);
-    }
 }
 
 static const struct mcp_tool tool_run = {
@@ -128,70 +127,63 @@ struct file_args {
     const char *path;
     const char *content;
 };
+#define FILE_FIELD                                                                                 \
+    FIELD_STR(struct file_args, path,                                                              \
+              "File path (relative to /workspace, or absolute within /workspace).",                \
+              .required = true, .min_len = 1, .max_len = FILE_JOB_PATH_MAX)
 
 static void file_fail(struct file_job *job, int code, const char *why)
 {
-    auto_free char *path = xstrdup(job->path), *words = xstrdup(why);
+    const char *path = job->wish.path; /* the call's own */
+    const char *verb = job->task->name;
+    auto_free char *words = xstrdup(why);
+    bool reads = job->task->on_read != NULL;
+    size_t most = job->box->max_write;
     struct mcp_call *call = file_job_end(job);
     if (code == EXDEV)
         mcp_call_fail(call,
                       "Path '%s' resolves outside the sandbox workspace. All paths must be within "
                       "/workspace.",
                       path);
+    else if (code == ENOENT && reads)
+        mcp_call_fail(call, "File not found in sandbox: %s", path);
+    else if (code == EISDIR && reads)
+        mcp_call_fail(call, "Path is a directory: %s", path);
+    else if (code == EFBIG && !reads)
+        mcp_call_fail(call, "sandbox_write_file: content: at most %zu bytes in one call", most);
     else
-        mcp_call_fail(call, "%s", words);
+        mcp_call_fail(call, "Cannot %s path: %s: %s", verb, path, words);
 }
 
-/* Fails with `words`, a format for the path and what the system says. */
-static void file_refuse(struct file_job *job, int code, const char *words)
+static void start(struct mcp_call *call, const void *arguments, void *data,
+                  const struct file_task *task)
 {
-    auto_free char *why = xasprintf("%s %s: %s", words, job->path, strerror(code));
-    file_fail(job, code, why);
-}
-
-static void start_job(struct mcp_call *call, const struct toolbox *box,
-                      const struct file_args *args, const struct file_job_ops *ops)
-{
-    file_job_start(call, box, &workspace, args->path, args->content, ops);
+    const struct file_args *args = arguments;
+    const struct file_wish wish = { .plan = &workspace,
+                                    .path = args->path,
+                                    .content = args->content,
+                                    .content_len = args->content ? strlen(args->content) : 0 };
+    file_job_start(call, data, task, &wish);
 }
 
 /*** sandbox_read_file ***/
 
-static const struct field read_fields[] = {
-    FIELD_STR(struct file_args, path,
-              "File path (relative to /workspace, or absolute within /workspace).",
-              .required = true, .min_len = 1, .max_len = FILE_JOB_PATH_MAX),
-    FIELD_END,
-};
+static const struct field read_fields[] = { FILE_FIELD, FIELD_END };
 static const struct shape read_input = SHAPE(struct file_args, read_fields);
 
-static void on_read(int code, const char *bytes, size_t len, uint64_t size, void *data)
+static void on_read(struct file_job *job, const char *bytes, size_t len, uint64_t size)
 {
-    struct file_job *job = data;
-    auto_free char *why = code == EISDIR   ? xasprintf("Path is a directory: %s", job->path)
-                          : code == ENOENT ? xasprintf("File not found in sandbox: %s", job->path)
-                                           : NULL;
-    if (why) {
-        file_fail(job, code, why);
-        return;
-    }
-    if (code) {
-        file_refuse(job, code, "Cannot read path:");
-        return;
-    }
-    file_job_add_text(job, bytes, len, size);
+    len = file_job_add_text(job, bytes, len);
+    if (len < size)
+        mcp_call_add(job->call, mcp_textf("[note] only the first %zu of %llu bytes", len,
+                                          (unsigned long long)size));
     mcp_call_finish(file_job_end(job));
-}
-
-static int begin_read(struct file_job *job, struct link *agent, struct err *err)
-{
-    return link_file_read(agent, job->path, /* offset= */ 0, job->box->max_read, on_read, job, err);
 }
 
 static void read_file(struct mcp_call *call, const void *args, void *data)
 {
-    static const struct file_job_ops ops = { begin_read, file_fail };
-    start_job(call, data, args, &ops);
+    static const struct file_task task = { "read", file_fail, .on_read = on_read };
+    start(call, args, data, &task);
 }
 
 static const struct mcp_tool tool_read = {
@@ -206,42 +198,23 @@ static const struct mcp_tool tool_read = {
 /*** sandbox_write_file ***/
 
 static const struct field write_fields[] = {
-    FIELD_STR(struct file_args, path,
-              "File path (relative to /workspace, or absolute within /workspace).",
-              .required = true, .min_len = 1, .max_len = FILE_JOB_PATH_MAX),
+    FILE_FIELD,
     FIELD_STR(struct file_args, content, "Text content to write.", .required = true),
     FIELD_END,
 };
 static const struct shape write_input = SHAPE(struct file_args, write_fields);
 
-static void on_written(int code, void *data)
+static void on_written(struct file_job *job)
 {
-    struct file_job *job = data;
-    if (code) {
-        file_refuse(job, code, "Cannot write path:");
-        return;
-    }
-    auto_free char *path = file_job_absolute(job->path);
-    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", strlen(job->content), path));
+    auto_free char *path = file_job_absolute(job->wish.path);
+    mcp_call_add(job->call, mcp_textf("Wrote %zu bytes to %s", job->wish.content_len, path));
     mcp_call_finish(file_job_end(job));
 }
 
-static int begin_write(struct file_job *job, struct link *agent, struct err *err)
+static void write_file(struct mcp_call *call, const void *args, void *data)
 {
-    return link_file_write(agent, job->path, job->content, strlen(job->content), on_written, job,
-                           err);
-}
-
-static void write_file(struct mcp_call *call, const void *arguments, void *data)
-{
-    static const struct file_job_ops ops = { begin_write, file_fail };
-    const struct file_args *args = arguments;
-    const struct toolbox *box = data;
-    if (strlen(args->content) > box->max_write)
-        mcp_call_fail(call, "sandbox_write_file: content: at most %zu bytes in one call",
-                      box->max_write);
-    else
-        start_job(call, data, args, &ops);
+    static const struct file_task task = { "write", file_fail, .on_written = on_written };
+    start(call, args, data, &task);
 }
 
 static const struct mcp_tool tool_write = {
@@ -263,53 +236,37 @@ static const struct field list_fields[] = {
 };
 static const struct shape list_input = SHAPE(struct file_args, list_fields);
 
+/* `data`: the path as it was asked for; the call's own. */
 static void on_listed(struct mcp_call *call, const struct run_result *run,
                       const struct toolbox *box, void *data)
 {
-    auto_free char *path = data;
-    auto_free char *out = report_stream(run, LINK_STDOUT);
-    auto_free char *errors = report_stream(run, LINK_STDERR);
-    (void)toolbox_cut(&out, box->max_answer / 2);
-    if (run->outcome != OUTCOME_OK) {
-        mcp_call_fail(call, "Cannot list path: %s: %s", path, *errors ? errors : run->error);
-        return;
-    }
-    mcp_call_add(call, mcp_text(out, strlen(out)));
-    mcp_call_finish(call);
+    auto_free char *out = report_stream(run, LINK_STDOUT, box->max_answer / 2, NULL);
+    auto_free char *errors = report_stream(run, LINK_STDERR, box->max_answer / 8, NULL);
+    if (run->outcome == OUTCOME_OK)
+        mcp_call_say(call, "%s", out);
+    else
+        mcp_call_fail(call, "Cannot list path: %s: %s", (const char *)data,
+                      *errors ? errors : run->error);
 }
 
 /* The path leads into the workspace; the listing itself is the sandbox's own `ls`. */
-static void on_checked(int code, const struct link_entry *entries, size_t count, bool more,
-                       void *data)
+static void on_found(struct file_job *job)
 {
-    struct file_job *job = data;
-    (void)entries, (void)count, (void)more;
-    if (code) {
-        file_refuse(job, code, "Cannot list path:");
-        return;
-    }
-    auto_free char *path = file_job_absolute(job->path);
+    const char *asked = job->wish.path;
+    auto_free char *path = file_job_absolute(asked);
     const char *const argv[] = { "ls", "-la", path, NULL };
-    char *asked = xstrdup(job->path);
     const struct toolbox *box = job->box;
     const struct run_spec spec = { .argv = argv, .plan = &workspace };
     struct mcp_call *call = file_job_end(job);
     struct err err = { 0 };
-    if (execution_start(call, box, &spec, on_listed, asked, &err) < 0) {
+    if (execution_start(call, box, &spec, on_listed, (void *)asked, &err) < 0)
         mcp_call_fail(call, "Cannot list path: %s: %s", asked, err.msg);
-        free(asked);
-    }
-}
-
-static int begin_list(struct file_job *job, struct link *agent, struct err *err)
-{
-    return link_file_stat(agent, job->path, on_checked, job, err);
 }
 
 static void list_files(struct mcp_call *call, const void *args, void *data)
 {
-    static const struct file_job_ops ops = { begin_list, file_fail };
-    start_job(call, data, args, &ops);
+    static const struct file_task task = { "list", file_fail, .on_found = on_found };
+    start(call, args, data, &task);
 }
 
 static const struct mcp_tool tool_list = {

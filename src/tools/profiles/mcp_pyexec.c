@@ -49,13 +49,10 @@ static void add_image_item(const char *mime_type, const json_t *base64, void *it
 json_t *pyexec_items(const struct run_result *run, size_t max_answer)
 {
     json_t *items = json_array();
-    bool cut;
-    auto_free char *value = report_value(run, max_answer / 8, &cut);
-    auto_free char *out = report_stream(run, LINK_STDOUT);
-    auto_free char *errors = report_stream(run, LINK_STDERR);
+    auto_free char *value = report_value(run, max_answer / 8, NULL);
+    auto_free char *out = report_stream(run, LINK_STDOUT, max_answer / 4, NULL);
+    auto_free char *errors = report_stream(run, LINK_STDERR, max_answer / 8, NULL);
     auto_free char *traceback = report_traceback_text(run);
-    (void)toolbox_cut(&out, max_answer / 4);
-    (void)toolbox_cut(&errors, max_answer / 8);
     add_item(items, "text", value);
     add_item(items, "text", out);
     add_item(items, "error", errors);
@@ -136,12 +133,9 @@ static void execute_python(struct mcp_call *call, const void *arguments, void *d
                                    .transient = !named };
     struct err err = { 0 };
     if (args->code[strspn(args->code, " \t\r\n")] == '\0')
-        mcp_call_add(call, mcp_textf("Error: No Python code provided"));
-    else if (execution_start(call, box, &spec, on_done, NULL, &err) == 0)
-        return;
-    else
-        mcp_call_add(call, mcp_textf("✗ Error: %s", err.msg));
-    mcp_call_finish(call);
+        mcp_call_say(call, "Error: No Python code provided");
+    else if (execution_start(call, box, &spec, on_done, NULL, &err) < 0)
+        mcp_call_say(call, "✗ Error: %s", err.msg);
 }
 
 static const struct mcp_tool tool_execute_python = {

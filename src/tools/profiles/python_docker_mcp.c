@@ -117,13 +117,12 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
                     void *data)
 {
     auto_free char *id = data;
-    auto_free char *out = report_stream(run, LINK_STDOUT);
-    auto_free char *errors = report_stream(run, LINK_STDERR);
+    auto_free char *out = report_stream(run, LINK_STDOUT, box->max_answer / 4, NULL);
+    auto_free char *errors = report_stream(run, LINK_STDERR, box->max_answer / 8, NULL);
     auto_free char *traceback = report_traceback_text(run);
     auto_free char *blocked = report_blocked(run);
+    auto_free char *loss = report_loss(run);
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    (void)toolbox_cut(&out, box->max_answer / 4);
-    (void)toolbox_cut(&errors, box->max_answer / 8);
     if (id)
         (void)buf_printf(&text, "Session ID: %s\n\n", id);
     (void)buf_printf(&text, "Execution Result:\n\n%s", out);
@@ -133,10 +132,8 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
     else if (run->outcome != OUTCOME_OK)
         add_section(&text, "Error: ", *traceback ? traceback : run->error);
     add_state(&text, run, box->max_answer);
-    if (run->session_over && id)
-        add_section(&text, "", "This session is over; its variables and files are gone.");
-    else if (run->kernel_lost && id)
-        add_section(&text, "", "Python was restarted: variables are gone, files are kept.");
+    if (id)
+        add_section(&text, "", loss);
     mcp_call_add(call, mcp_text(text.data, text.len));
     mcp_call_finish(call);
 }
@@ -183,74 +180,30 @@ static void execute_persistent(struct mcp_call *call, const void *arguments, voi
 static void on_installed(struct mcp_call *call, const char *session_id,
                          const struct install_result *result, void *data)
 {
-    (void)session_id, (void)data;
-    if (result->ok) {
-        mcp_call_add(call, mcp_textf("Package installation result:\n\n%.*s",
-                                     (int)result->output_len, result->output));
-        mcp_call_finish(call);
-        return;
-    }
-    auto_free char *why = xasprintf("Failed to install package: %s", result->error);
-    fail(call, "install-package", why);
-}
-
-/* Without a session of the client's: in one that ends here. */
-static void on_tried(struct mcp_call *call, const char *session_id,
-                     const struct install_result *result, void *data)
-{
-    const struct toolbox *box = data;
-    (void)session_close(box->sessions, mcp_call_owner(call), session_id);
-    on_installed(call, session_id, result, data);
-}
-
-/* A call that waits for its sandbox. */
-struct package_call {
-    struct mcp_call *call;
-    const struct toolbox *box;
-    const char *package; /* the arguments live as long as the call */
-    bool transient;
-};
-
-static void on_session(const char *session_id, const struct err *err, void *data)
-{
-    struct package_call package = *(struct package_call *)data;
-    const struct str_list packages = { &package.package, 1 };
-    struct err why = { 0 };
-    free(data);
-    if (!session_id) {
-        fail(package.call, "install-package", err->msg);
-        return;
-    }
-    auto_free char *id = xstrdup(session_id);
-    if (packages_install_for_call(package.call, package.box, id, &packages,
-                                  package.transient ? on_tried : on_installed, &why) == 0)
-        return;
-    if (package.transient)
-        (void)session_close(package.box->sessions, mcp_call_owner(package.call), id);
-    fail(package.call, "install-package", why.msg);
+    (void)data;
+    auto_free char *why = xasprintf("%s%s", session_id ? "Failed to install package: " : "",
+                                    result->ok ? "" : result->error);
+    if (result->ok)
+        mcp_call_say(call, "Package installation result:\n\n%.*s", (int)result->output_len,
+                     result->output);
+    else
+        fail(call, "install-package", why);
 }
 
 static void install_package(struct mcp_call *call, const void *arguments, void *data)
 {
     const struct tool_args *args = arguments;
-    const struct toolbox *box = data;
-    char uuid[TOOLBOX_UUID_SIZE];
-    bool transient = !args->session_id || !*args->session_id;
-    toolbox_uuid(uuid);
-    const struct session_plan plan = { .id = transient ? uuid : args->session_id };
+    const struct str_list packages = { .items = (const char **)&args->package_name, .count = 1 };
+    bool named = args->session_id && *args->session_id;
+    const struct session_plan plan = { .id = named ? args->session_id : NULL };
     struct err err = { 0 };
-    if (sessions_check_packages(box->sessions, (const char *[]){ args->package_name }, 1, &err) <
-        0) {
+    if (packages_can_install(data, &packages, &err) < 0) {
         auto_free char *why =
             xasprintf("Invalid package name: %s (package_name: %s)", args->package_name, err.msg);
         fail(call, "install-package", why);
-        return;
-    }
-    struct package_call *package = xcalloc(1, sizeof(*package));
-    *package = (struct package_call){ call, box, args->package_name, transient };
-    mcp_call_defer(call, NULL, NULL);
-    if (session_ensure(box->sessions, mcp_call_owner(call), &plan, on_session, package, &err) < 0) {
-        free(package);
+    } else if (packages_install_with_session(call, data, &plan, &packages,
+                                             named ? PACKAGES_KEEP : PACKAGES_KEEP_NONE,
+                                             on_installed, &err) < 0) {
         fail(call, "install-package", err.msg);
     }
 }
@@ -262,8 +215,7 @@ static void cleanup_session(struct mcp_call *call, const void *arguments, void *
     const struct tool_args *args = arguments;
     const struct toolbox *box = data;
     (void)session_close(box->sessions, mcp_call_owner(call), args->session_id);
-    mcp_call_add(call, mcp_textf("Session %s cleaned up successfully", args->session_id));
-    mcp_call_finish(call);
+    mcp_call_say(call, "Session %s cleaned up successfully", args->session_id);
 }
 
 /*** The profile ***/

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID_LEN = 16, LIST_MAX = 1000 };
+enum { ID_LEN = 16 };
 
 /*** execute_code ***/
 
@@ -73,7 +73,7 @@ static const struct shape execute_output = SHAPE(struct execute_result, result_f
 struct reply {
     struct mcp_call *call;
     struct execute_result result;
-    struct file_entry *files;
+    struct report_files files;
     char *value, *error, *session_id, *instructions;
 };
 
@@ -82,13 +82,16 @@ static void reply_say(struct reply *reply, char *text)
     toolbox_add_str(&reply->result.output, text);
 }
 
-static void reply_end(struct reply *reply)
+static void reply_end(void *data)
 {
+    struct reply *reply = data;
     struct execute_result *result = &reply->result;
-    for (size_t i = 0; i < result->files.count; i++)
-        reply_say(reply, xasprintf("📊 File created: %s (%s, %lld bytes)", reply->files[i].name,
-                                   reply->files[i].mime_type, (long long)reply->files[i].size));
-    result->files.items = reply->files;
+    for (size_t i = 0; i < reply->files.count; i++) {
+        const struct file_entry *file = &reply->files.items[i];
+        reply_say(reply, xasprintf("📊 File created: %s (%s, %lld bytes)", file->name,
+                                   file->mime_type, (long long)file->size));
+    }
+    result->files = (struct obj_list){ .items = reply->files.items, .count = reply->files.count };
     result->result = reply->value;
     result->error = reply->error;
     result->session_info = (struct session_view){ reply->session_id, reply->instructions };
@@ -96,7 +99,7 @@ static void reply_end(struct reply *reply)
     struct mcp_call *call = reply->call;
     toolbox_free_strs(&result->output);
     toolbox_free_strs(&result->traceback);
-    report_files_free(reply->files, result->files.count);
+    report_files_done(&reply->files);
     free(reply->value);
     free(reply->error);
     free(reply->session_id);
@@ -128,26 +131,16 @@ static char *error_of(const struct run_result *run)
 static void on_saved(const char *name, const char *mime_type, size_t size, bool plotly, void *data)
 {
     struct reply *reply = data;
-    size_t count = reply->result.files.count++;
-    reply->files = xrealloc(reply->files, (count + 1) * sizeof(*reply->files));
-    reply->files[count] = (struct file_entry){ .uri = session_file_uri(reply->session_id, name),
-                                               .name = xstrdup(name),
-                                               .mime_type = xstrdup(mime_type),
-                                               .size = (int64_t)size };
+    report_add_file(&reply->files, reply->session_id, name, mime_type, (int64_t)size);
     if (plotly)
         reply_say(reply, xasprintf("Plotly figure saved as %s\n", name));
-}
-
-static void on_all_saved(void *data)
-{
-    reply_end(data);
 }
 
 static void on_done(struct mcp_call *call, const struct run_result *run, const struct toolbox *box,
                     void *data)
 {
     struct reply *reply = xcalloc(1, sizeof(*reply));
-    bool cut;
+    auto_free char *loss = report_loss(run);
     reply->call = call;
     reply->session_id = xstrdup(run->session_id);
     reply->instructions =
@@ -155,21 +148,19 @@ static void on_done(struct mcp_call *call, const struct run_result *run, const s
                   "expire after %g minutes of inactivity.",
                   (double)box->session_timeout_ms / 60000);
     for (size_t i = 0; i < run->n_output; i++) {
-        auto_buf text = BUF_INIT(BUF_NO_CEILING);
-        toolbox_add_text(&text, run->output[i].text, run->output[i].len);
-        char *chunk = buf_steal(&text);
+        char *chunk = report_chunk(&run->output[i]);
         (void)toolbox_cut(&chunk, box->max_answer / 4 / run->n_output);
         reply_say(reply, chunk);
     }
-    reply->value = report_value(run, box->max_answer / 16, &cut);
+    reply->value = report_value(run, box->max_answer / 16, NULL);
     reply->error = error_of(run);
     reply->result.success = run->outcome == OUTCOME_OK;
     reply->result.is_new = data != NULL && !run->session_over;
     reply->result.traceback = report_traceback(run);
-    reply->result.files.count = report_files(run, &reply->files);
-    if (run->kernel_lost && !run->session_over)
-        reply_say(reply, xstrdup("Python was restarted: variables are gone, files are kept.\n"));
-    static const struct saving_events events = { on_saved, on_all_saved };
+    reply->files = report_files(run);
+    if (loss)
+        reply_say(reply, xasprintf("%s\n", loss));
+    static const struct saving_events events = { on_saved, reply_end };
     saving_start(box, mcp_call_owner(call), run, &events, reply);
 }
 
@@ -218,16 +209,6 @@ static const struct mcp_tool tool_execute = {
 
 /*** list_session_files ***/
 
-struct id_args {
-    const char *session_id;
-};
-static const struct field id_fields[] = {
-    FIELD_STR(struct id_args, session_id, "Session identifier.", .required = true, .min_len = 1,
-              .max_len = SESSION_ID_MAX),
-    FIELD_END,
-};
-static const struct shape id_input = SHAPE(struct id_args, id_fields);
-
 struct list_result {
     const char *session_id;
     struct obj_list files;
@@ -242,55 +223,29 @@ static const struct field list_fields[] = {
 };
 static const struct shape list_output = SHAPE(struct list_result, list_fields);
 
-struct list_call {
-    struct mcp_call *call;
-    char *session_id;
-};
-
-static void finish_list(struct list_call *list, const struct session_file *files, size_t count,
-                        const char *error)
+static void on_listed(struct mcp_call *call, const struct toolbox *box,
+                      const struct session_listing *listing)
 {
-    struct file_entry *entries = session_file_entries(list->session_id, files, count);
-    const struct list_result result = { .session_id = list->session_id,
-                                        .files = { .items = entries, .count = count },
-                                        .error = error };
-    struct mcp_call *call = list->call;
+    auto_free char *expired =
+        listing->code == ENOENT ? toolbox_expired(box, listing->session_id) : NULL;
+    const struct list_result result = { .session_id = listing->session_id,
+                                        .files = { .items = listing->files,
+                                                   .count = listing->count },
+                                        .error = expired ? expired : listing->error };
     mcp_call_structured(call, &result);
-    session_file_entries_free(entries, count);
-    free(list->session_id);
-    free(list);
     mcp_call_finish(call);
-}
-
-static void on_files(int code, const struct session_file *files, size_t count, bool more,
-                     void *data)
-{
-    (void)more;
-    finish_list(data, files, count, code ? strerror(code) : NULL);
 }
 
 static void list_session_files(struct mcp_call *call, const void *arguments, void *data)
 {
-    const struct id_args *args = arguments;
-    const struct toolbox *box = data;
-    struct list_call *list = xcalloc(1, sizeof(*list));
-    struct link *agent;
-    struct err err = { 0 };
-    list->call = call;
-    list->session_id = xstrdup(args->session_id);
-    mcp_call_defer(call, NULL, NULL); /* short and bounded */
-    int r = session_link(box->sessions, mcp_call_owner(call), args->session_id, &agent, &err);
-    auto_free char *expired = r == -ENOENT ? toolbox_expired(box, args->session_id) : NULL;
-    if (r == 0)
-        r = session_files(agent, LIST_MAX, on_files, list, &err);
-    if (r < 0)
-        finish_list(list, NULL, 0, expired ? expired : err.msg);
+    const struct session_arg *args = arguments;
+    session_list_for_call(call, data, args->session_id, on_listed);
 }
 
 static const struct mcp_tool tool_list = {
     .name = "list_session_files",
     .description = "List all files generated in a session.",
-    .input = &id_input,
+    .input = &session_arg_input,
     .output = &list_output,
     .hints = MCP_READ_ONLY,
     .call = list_session_files,
@@ -298,26 +253,15 @@ static const struct mcp_tool tool_list = {
 
 /*** clear_session ***/
 
-struct clear_result {
-    bool success;
-    const char *message;
-};
-static const struct field clear_fields[] = {
-    FIELD_BOOL(struct clear_result, success, "Operation status.", .required = true),
-    FIELD_STR(struct clear_result, message, "Status message.", .required = true),
-    FIELD_END,
-};
-static const struct shape clear_output = SHAPE(struct clear_result, clear_fields);
-
 static void clear_session(struct mcp_call *call, const void *arguments, void *data)
 {
-    const struct id_args *args = arguments;
+    const struct session_arg *args = arguments;
     const struct toolbox *box = data;
     bool done = session_close(box->sessions, mcp_call_owner(call), args->session_id) == 0;
     auto_free char *message =
         xasprintf(done ? "Session %s cleared and all files deleted" : "Session %s not found",
                   args->session_id);
-    const struct clear_result result = { .success = done, .message = message };
+    const struct session_cleared result = { .success = done, .message = message };
     mcp_call_structured(call, &result);
     mcp_call_finish(call);
 }
@@ -325,8 +269,8 @@ static void clear_session(struct mcp_call *call, const void *arguments, void *da
 static const struct mcp_tool tool_clear = {
     .name = "clear_session",
     .description = "Clear a session: its kernel is shut down and its files are deleted.",
-    .input = &id_input,
-    .output = &clear_output,
+    .input = &session_arg_input,
+    .output = &session_cleared_output,
     .hints = MCP_DESTRUCTIVE,
     .call = clear_session,
 };

@@ -1,21 +1,15 @@
-"""Servers of the compatibility profiles; which line of lines.yaml a test covers goes to the report."""
+"""Servers of the compatibility profiles."""
 
 import subprocess
 
 import belljar
 import pytest
-from profiles_client import Profile
+from profiles_client import Profile, open_to_all
 from wheels import make_wheel
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "line(name): the line of lines.yaml that a test covers")
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        for mark in item.iter_markers("line"):
-            item.user_properties.append(("line", mark.args[0]))
+    config.addinivalue_line("markers", "line(name): the line of lines.yaml that a test is about")
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +29,12 @@ def shared():
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """A directory with two packages, demo 1.0 and demo 2.0, for servers without an index."""
+    """A directory with packages, demo 1.0 and 2.0 and a large one, for servers without an index."""
     place = tmp_path_factory.mktemp("wheels")
     for version in "1.0", "2.0":
         make_wheel(place, "demo", version, {"demo.py": f"version = {version!r}"})
-    for directory in [place, *place.parents][:3]:
-        directory.chmod(0o755)
-    return place
+    make_wheel(place, "bomb", "1.0", {"bomb.py": ""}, pad=40 << 20)
+    return open_to_all(place)
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import re
 import belljar
 import pytest
 from lines import line
-from profiles_client import Profile
+from processes import sandboxes
+from profiles_client import LONG, Profile, end_sandbox, wait_until
 
 NAME = "code-executer"
 STARTED = r"Code execution service started with the name: (code_executer-\d{14}[a-z]?)"
@@ -45,12 +46,21 @@ def test_dependencies_are_there_at_once(wheels):
 
 
 @line("S1.1", "start_code_executer")
+@line("S1.9", "Requirements stated")
 def test_what_cannot_be_installed_starts_nothing(wheels):
     with Profile(NAME, wheels=wheels) as server:
         for name in "no-such-package", "--index-url=x":
             said = server.refused("start_code_executer", dependencies=[name])
             assert said.startswith("start_code_executer: dependencies: ") and name in said
         assert run(server, "1") == NOTHING
+        wait_until(lambda: not sandboxes(server))
+
+
+@line("S1.1", "start_code_executer")
+def test_uv_installs(wheels):
+    with Profile(NAME, wheels=wheels) as server:
+        said = server.refused("start_code_executer", dependencies=["no-such-package"])
+        assert "No solution found when resolving dependencies" in said  # the words are uv's
 
 
 @line("S1.1", "start_code_executer")
@@ -84,6 +94,20 @@ def test_errors_have_stderr_and_traceback(server):
 
 @line("S1.2", "execute_code")
 def test_nothing_is_started(server):
+    assert run(server, "1") == NOTHING
+
+
+@line("S1.2", "execute_code")
+def test_a_sandbox_that_fails(start):
+    server = start(NAME)
+    begin(server)
+    wait_until(lambda: len(sandboxes(server)) == 1)
+    running = server.submit(
+        "tools/call", belljar.call_tool("execute_code", {"code": "import time\ntime.sleep(60)"})
+    )
+    end_sandbox(server)
+    said = belljar.text_of(running.result(LONG))
+    assert said.splitlines()[0] == "Error executing code."
     assert run(server, "1") == NOTHING
 
 
@@ -138,6 +162,25 @@ def test_a_stopped_service_can_be_kept_and_reused(server):
     assert server.text("reuse_code_executer", name=name) == "Code execution service is not running."
 
 
+@line("S1.6", "Source-only extras")
+def test_a_service_on_disk_is_reused_after_a_restart(start, tmp_path):
+    flags = ["--workspace", "disk", "--workspace-dir", tmp_path / "disk"]
+    server = start(NAME, *flags)
+    name = begin(server)
+    run(server, "open('f', 'w').write('kept')")
+    server.stop()
+    server = start(NAME, *flags)
+    assert run(server, "1") == NOTHING
+    assert server.text("reuse_code_executer", name=name) == "Code execution service restarted."
+    assert run(server, "print(open('f').read())") == "kept\n"
+    server.text("stop_code_executer", delete_service=False)
+    server.stop()
+    server = start(NAME, *flags)
+    assert server.text("stop_code_executer", name=name) == STOPPED
+    assert server.text("reuse_code_executer", name=name) == "Code execution service is not running."
+    assert not (tmp_path / "disk" / NAME / "stdio" / name).exists()
+
+
 @line("S1.5", "README")
 def test_variables_and_imports_persist(server):
     begin(server)
@@ -158,7 +201,9 @@ def test_the_prompt(server):
 @line("S1.7", "Source-only deny list")
 def test_nothing_is_denied_by_itself(server):
     begin(server)
-    code = "import os, sys, subprocess, shutil, socket, threading, multiprocessing, base64\n"
+    code = (
+        "import os, sys, subprocess, shutil, socket, threading, multiprocessing, requests, base64\n"
+    )
     assert run(server, code + "exec('x = eval(\"1 + 1\")')\nwith open('f', 'w'): pass\nx") == "2"
 
 
@@ -179,6 +224,16 @@ def test_long_replies_and_long_code(server):
     begin(server)
     assert len(run(server, "print('x' * 500_000)")) == 500_001
     assert run(server, "y = 1\n" + "# comment\n" * 20_000 + "y") == "1"
+
+
+@line("S1.8", "Source limits")
+def test_a_start_spares_what_was_kept(server):
+    kept = begin(server)
+    run(server, "x = 'kept'")
+    server.text("stop_code_executer", delete_service=False)
+    begin(server)
+    server.text("reuse_code_executer", name=kept)
+    assert run(server, "x") == "kept"
 
 
 @line("S1.8", "Source limits")

@@ -9,7 +9,8 @@ import subprocess
 import belljar
 import pytest
 from lines import line
-from profiles_client import commands, runtime_flags, wait_until
+from processes import sandboxes
+from profiles_client import LONG, commands, end_sandbox, runtime_flags, wait_until
 
 NAME = "mcp-pyexec"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -22,6 +23,13 @@ def server(shared):
 
 def run(server, code, **more):
     return server.text("execute_python", code=code, **more)
+
+
+def begin(server, code):
+    """A call whose sandbox is there, and which still runs."""
+    running = server.submit("tools/call", belljar.call_tool("execute_python", {"code": code}))
+    wait_until(lambda: any(sandboxes(server).values()))
+    return running
 
 
 def images(result):
@@ -44,6 +52,27 @@ def test_each_call_has_a_fresh_sandbox(server):
     assert run(server, "import os\nprint(os.listdir('/workspace'))") == "[]"
 
 
+@line("S0.2", "Flow")
+def test_code_runs_in_ipython(server):
+    assert run(server, "!echo from the shell") == "from the shell"
+    assert run(server, "%who_ls\n") == "[]"
+    assert run(server, "type(get_ipython()).__mro__[1].__name__").endswith("Shell")
+
+
+@line("S0.2", "Flow")
+@line("S0.4", "Limits")
+def test_the_sandbox_of_a_call_is_gone_afterwards(start):
+    server = start(NAME)
+    wait_until(lambda: not sandboxes(server))
+    running = begin(server, "import time\ntime.sleep(2)")
+    running.result(LONG)
+    wait_until(lambda: not sandboxes(server))
+    instances = pathlib.Path(server.state) / "instances"
+    assert os.listdir(instances)
+    server.stop()
+    assert not os.path.exists(instances) or not os.listdir(instances)
+
+
 @line("S0.3", "Sessions")
 def test_variables_and_files_of_a_session_persist(server):
     run(server, "x = 41\nopen('notes', 'w').write('kept')", session_id="mine")
@@ -51,6 +80,21 @@ def test_variables_and_files_of_a_session_persist(server):
     assert run(server, "print(open('/home/user/session/notes').read())", session_id="mine") == (
         "kept"
     )
+
+
+@line("S0.3", "Sessions")
+def test_a_session_has_its_folder_that_outlives_the_process(start, tmp_path):
+    folder = tmp_path / "sessions"
+    flags = ["--workspace", "disk", "--workspace-dir", folder]
+    server = start(NAME, *flags)
+    run(server, "open('notes', 'w').write('kept')", session_id="mine")
+    run(server, "open('elsewhere', 'w').close()")  # no session: nothing is kept
+    server.stop()
+    assert [path.name for path in (folder / NAME / "stdio").iterdir()] == ["mine"]
+    assert (folder / NAME / "stdio/mine/files/notes").read_text() == "kept"
+    server = start(NAME, *flags)
+    assert run(server, "print(open('notes').read())", session_id="mine") == "kept"
+    assert run(server, "import os\nprint(os.listdir('.'))", session_id="other") == "[]"
 
 
 @line("S0.3", "Sessions")
@@ -89,12 +133,19 @@ def test_more_than_a_megabyte_on_a_stream_is_told(server, stream):
 
 
 @line("S0.4", "Limits")
-def test_nothing_is_left_of_a_call(start):
-    server = start(NAME)
-    run(server, "print(1)")
-    instances = pathlib.Path(server.state) / "instances"
-    server.stop()
-    assert not os.path.exists(instances) or not os.listdir(instances)
+def test_memory_ends_at_512_mb(server):
+    assert run(server, "x = bytearray(400 << 20)\nprint('fits')") == "fits"
+    said = run(server, "x = bytearray(600 << 20)\nprint('fits')")
+    assert "out of memory: the sandbox may use 512 MiB" in said
+
+
+@line("S0.4", "Limits")
+def test_half_a_processor_is_all(server):
+    code = (
+        "import time\nbegin = time.monotonic()\nwhile time.monotonic() < begin + 2: pass\n"
+        "print(time.process_time() / (time.monotonic() - begin))"
+    )
+    assert float(run(server, code)) < 0.75
 
 
 @line("S0.5", "Output items")
@@ -164,11 +215,22 @@ def test_a_timeout_ends_the_run_and_what_it_started(start):
 
 
 @line("S0.7", "Texts")
+def test_a_sandbox_that_fails(start):
+    server = start(NAME)
+    running = begin(server, "import time\ntime.sleep(60)")
+    end_sandbox(server)
+    said = belljar.text_of(running.result(LONG))
+    assert said.startswith("✗ Error executing code: ")
+    assert run(server, "print('goes on')") == "goes on"
+
+
+@line("S0.7", "Texts")
 def test_errors_around_the_run(server):
     said = run(server, "1", session_id="not/a name")
     assert said.startswith("✗ Error: session_id: ")
 
 
+@line("S0.5", "Output items")
 @line("S0.8", "Wrapper by hand")
 def test_items_from_the_command_line():
     argv = [belljar.need(belljar.BIN), "run", "--items", *runtime_flags(), "-"]
@@ -178,14 +240,22 @@ def test_items_from_the_command_line():
     assert json.loads(done.stdout) == [{"type": "text", "data": "hello\n"}]
 
 
+@line("S0.5", "Output items")
 @line("S0.8", "Wrapper by hand")
 def test_items_of_a_plot_and_an_error():
-    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint(1)\n1 / 0\n"
+    code = (
+        "import sys\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\n"
+        "print('err', file=sys.stderr)\nprint('out')\n1 / 0\n"
+    )
     argv = [belljar.need(belljar.BIN), "run", "--items", *runtime_flags(), "-"]
     done = subprocess.run(argv, input=code, capture_output=True, text=True, timeout=60, check=False)
     items = json.loads(done.stdout)
-    assert [item["type"] for item in items] == ["text", "image", "error"]
-    assert base64.b64decode(items[1]["data"]).startswith(PNG)
+    assert [set(item) for item in items] == [{"type", "data"}] * 4
+    assert [item["type"] for item in items] == ["text", "error", "image", "error"]
+    assert items[0]["data"] == "out\n" and items[1]["data"] == "err\n"
+    assert base64.b64decode(items[2]["data"]).startswith(PNG)
+    assert items[3]["data"].startswith("Traceback")
+    assert items[3]["data"].endswith("ZeroDivisionError: division by zero")
 
 
 @line("S0.9", "Start")
@@ -196,7 +266,8 @@ def test_the_server_is_called_as_before(start):
 @line("S0.10", "Preinstalled")
 @pytest.mark.parametrize(
     "module",
-    "IPython matplotlib numpy pandas sklearn seaborn scipy statsmodels plotly".split(),
+    "IPython matplotlib numpy pandas sklearn seaborn scipy statsmodels plotly mpl_toolkits.basemap "
+    "yfinance duckdb imageio nbformat".split(),
 )
 def test_a_library_is_there(server, module):
     assert run(server, f"import {module}\nprint('ok')", session_id="imports").endswith("ok")

@@ -99,6 +99,8 @@ def test_twenty_clients_do_not_see_each_other(crowd):
     ids = [client.session for client in crowd if client.profile == "python-interpreter"]
     for client in crowd:
         if client.profile == "python-interpreter":
+            listed = client.ask("resources/list")["result"]["resources"]
+            assert [each["uri"] for each in listed] == [f"kernel://{client.session}/secret.txt"]
             for other in set(ids) - {client.session}:  # even if its id were known
                 said = client.tool("list_session_files", session_id=other)["structuredContent"]
                 assert said["files"] == [] and "not found" in said["error"]
@@ -124,7 +126,12 @@ def test_execute_code_has_the_shape_of_its_profile(serve):
     assert arguments("code-executer") == {"code"}
     assert arguments("python-interpreter") == {"code", "session_id"}
     assert arguments("mcp-codemode") == {"code", "language"}
-    assert "outputSchema" in tools("python-interpreter")["execute_code"]
+    with_object = {
+        name
+        for name in ("code-executer", "python-interpreter", "mcp-codemode")
+        if "outputSchema" in tools(name)["execute_code"]
+    }
+    assert with_object == {"python-interpreter"}
 
 
 @line("S5.1", "Name clashes")
@@ -136,6 +143,9 @@ def test_defaults_differ_by_profile(config):
     assert rows["mcp-pyexec"]["cpu_limit"] == rows["python-docker-mcp"]["cpu_limit"] == 0.5
     assert rows["mcp-codemode"]["cpu_limit"] == 1.0
     assert {row["run_timeout"] for row in rows.values()} == {30}
+    assert rows["mcp-pyexec"]["output_limit"] == 1 << 20
+    assert rows["mcp-codemode"]["output_chars"] == 50000
+    assert {row["output_chars"] for name, row in rows.items() if name != "mcp-codemode"} == {0}
 
 
 @line("S5.1", "Name clashes")
