@@ -461,6 +461,7 @@ def test_a_save_that_takes_too_long_is_given_up(one_disk):
         assert jar.execute("stat -c %s f", session=run.session).stdout == "100000000\n"
 
 
+@pytest.mark.large
 @pytest.mark.timeout(600)
 def test_a_hundred_thousand_files_come_back_or_are_told_of(disk):
     make = "import os\nfor i in range({n}):\n    open(f'f{{i}}', 'w').write(str(i))"
