@@ -14,17 +14,9 @@ import time
 import belljar
 import pytest
 from belljar import RpcError, call_tool, text_of, unwrap
-from sandboxes import LONG, Jar, ToolError, ordinary_user
+from sandboxes import LONG, Jar, ToolError, ordinary_user, until
 
 PAGE, ENTRY = 4096, 1024  # what a small file counts against workspace_dir_size
-
-
-def until(condition, what, seconds=LONG):
-    deadline = time.monotonic() + seconds * belljar.PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Disk:
