@@ -81,7 +81,7 @@ asan-unit: tests-asan
 	@tools/sanitized build-asan $(call unit,build-asan)
 
 asan-e2e: tests-asan
-	@tools/sanitized build-asan $(call pytest,build-asan,tests/e2e) -m "not python_only"
+	@tools/sanitized build-asan $(call pytest,build-asan,tests/e2e) -m "not python_only and not large"
 
 hardening: tests
 	@tools/check-hardening build/belljar

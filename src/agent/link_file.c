@@ -137,17 +137,25 @@ static int add_content(struct link *link, enum frame_file_op op, const char *pat
     return 0;
 }
 
-int link_file_write(struct link *link, const char *path, const char *bytes, size_t len,
-                    link_done_fn *on_done, void *data, struct err *err)
+/* Its content goes there, and all that comes back is that it is done. */
+static int put_content(struct link *link, enum frame_file_op op, const char *path,
+                       const char *bytes, size_t len, link_done_fn *on_done, void *data,
+                       struct err *err)
 {
     struct link_file *file;
-    int r = add_content(link, FILE_WRITE, path, bytes, len, &file, err);
+    int r = add_content(link, op, path, bytes, len, &file, err);
     if (r < 0)
         return r;
     file->on_done = on_done;
     file->data = data;
     send_next(link);
     return 0;
+}
+
+int link_file_write(struct link *link, const char *path, const char *bytes, size_t len,
+                    link_done_fn *on_done, void *data, struct err *err)
+{
+    return put_content(link, FILE_WRITE, path, bytes, len, on_done, data, err);
 }
 
 int link_file_pack(struct link *link, const char *content, size_t len, uint64_t max,
@@ -169,14 +177,7 @@ int link_file_pack(struct link *link, const char *content, size_t len, uint64_t 
 int link_file_unpack(struct link *link, const char *content, size_t len, link_done_fn *on_done,
                      void *data, struct err *err)
 {
-    struct link_file *file;
-    int r = add_content(link, FILE_UNPACK, "", content, len, &file, err);
-    if (r < 0)
-        return r;
-    file->on_done = on_done;
-    file->data = data;
-    send_next(link);
-    return 0;
+    return put_content(link, FILE_UNPACK, "", content, len, on_done, data, err);
 }
 
 static int add_list(struct link *link, const struct frame_file *request, const char *path,

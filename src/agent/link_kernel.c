@@ -231,11 +231,12 @@ static size_t add_said(struct link *link, const char *bytes, size_t len)
     (void)buf_add(said, bytes, part); /* the ceiling is that of the longest message */
     if (said->len == LENGTH) {
         uint32_t length = length_of(said);
-        char how[64];
-        (void)snprintf(how, sizeof(how), "the kernel sent a message of %lu bytes",
-                       (unsigned long)length);
-        if (length == 0 || length > LINK_KERNEL_MESSAGE_MAX)
+        if (length == 0 || length > LINK_KERNEL_MESSAGE_MAX) {
+            char how[64];
+            (void)snprintf(how, sizeof(how), "the kernel sent a message of %lu bytes",
+                           (unsigned long)length);
             break_kernel(link, how);
+        }
     }
     return part;
 }

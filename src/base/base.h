@@ -5,7 +5,7 @@
  *   err.h     errors as values            buf.h      growing bytes with a ceiling
  *   log.h     lines on stderr             json.h     bounded JSON in, exact JSON out
  *   num.h     checked numbers             text.h     UTF-8, base64, random names
- *   loop.h    libuv glue: timers, clocks
+ *   loop.h    libuv glue: timers, clocks  dir.h      directories made on demand
  *
  * Running out of memory ends the process with a message; no caller tests for it.
  */

@@ -1898,8 +1898,10 @@ class Kernel:
             if request is None:
                 return
             reply = handle(request)
-            last = LAST if reply is not None and reply["op"] == "done" else 0
-            if reply is not None and not send(reply, last):
+            if reply is None:
+                continue
+            last = LAST if reply["op"] == "done" else 0
+            if not send(reply, last):
                 # Only a result can be that long: less of it.
                 reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
                 text = (reply.get("result") or {}).get("text/plain", "")

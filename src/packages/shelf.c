@@ -1,5 +1,6 @@
 #include "packages/shelf.h"
 
+#include "base/dir.h"
 #include "base/num.h"
 
 #include <dirent.h>
@@ -64,23 +65,6 @@ static void clean_stage(const struct shelf *shelf)
 
 /*** Opening ***/
 
-/* Every directory on the way; the last is ours alone to write to. */
-static int make_path(const char *path, struct err *err)
-{
-    auto_free char *copy = xstrdup(path);
-    for (char *at = copy + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        if (mkdir(copy, 0755) < 0 && errno != EEXIST)
-            return err_sys(err, errno, "package_dir: make %s", copy);
-        *at = '/';
-    }
-    if (mkdir(copy, 0711) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "package_dir: make %s", copy);
-    return 0;
-}
-
 /* Opens a directory and sees to it that it belongs to the server and nobody else can write there. */
 static int open_own(int parent, const char *name, uid_t uid, mode_t mode, struct err *err)
 {
@@ -142,7 +126,7 @@ static int read_secret(struct shelf *shelf, uid_t uid, struct err *err)
 int shelf_open(const char *path, uid_t uid, struct shelf *ret, struct err *err)
 {
     struct shelf shelf = { -1, -1, -1, -1, { 0 } };
-    int r = make_path(path, err);
+    int r = dir_make(path, 0711, "package_dir", err); /* ours alone to write to */
     if (r == 0)
         r = shelf.dir = open_own(-1, path, uid, 0711, err);
     if (r >= 0)

@@ -52,6 +52,14 @@ static int check_variable(const char *name, const json_t *value, struct err *err
     return 0;
 }
 
+bool session_id_is_valid(const char *id)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    size_t len = strspn(id, allowed);
+    return len >= 1 && len <= SESSION_ID_MAX && !id[len];
+}
+
 int session_check_env(const json_t *env, struct err *err)
 {
     const char *name;

@@ -228,14 +228,11 @@ _Static_assert((int)SESSION_ID_RANDOM == (int)RANDOM_ID_LEN, "what random_id() w
 /* Fills in the id: the chosen one, or a secret. */
 static int choose_id(char *ret, const struct session_plan *plan, struct err *err)
 {
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
     if (plan->id) {
-        size_t len = strspn(plan->id, allowed);
-        if (len < 1 || len > SESSION_ID_MAX || plan->id[len])
+        if (!session_id_is_valid(plan->id))
             return err_set(err, EINVAL, "session_id: use 1 to %d letters, digits, '_', '.' or '-'",
                            SESSION_ID_MAX);
-        memcpy(ret, plan->id, len + 1);
+        memcpy(ret, plan->id, strlen(plan->id) + 1);
         return 0;
     }
     size_t len = plan->id_len ? plan->id_len : SESSION_ID_RANDOM;

@@ -25,6 +25,8 @@ struct session_ref; /* a session as clients see it */
 
 /* Characters of an id: of one that a caller chooses, and of a random one. */
 enum { SESSION_ID_MAX = 64, SESSION_ID_RANDOM = 22, SESSION_ID_RANDOM_MIN = 16 };
+/* What an id may be: 1 to SESSION_ID_MAX letters, digits, '_', '.' or '-'. */
+bool session_id_is_valid(const char *id);
 
 /* How much of a Python run is told, and how figures are drawn. 0: as kernel.py has it. */
 struct session_python {

@@ -2,8 +2,10 @@
 
 #include "agent/path.h"
 #include "base/base.h"
+#include "base/dir.h"
 #include "base/num.h"
 #include "base/text.h"
+#include "session/session.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +23,6 @@
 
 enum {
     OWNER_PLAIN_MAX = 16,
-    STORE_ID_MAX = 64,
     NAME_SIZE = 80,     /* of an owner's or a session's directory */
     PAGE = 4096,        /* what a file takes, on the disk as in memory, is a multiple of this */
     ENTRY_BYTES = 1024, /* what one takes beside its content, roughly */
@@ -69,10 +70,7 @@ static void owner_name(const char *owner, char ret[static NAME_SIZE])
 /* False: no session can have such an id. "." and ".." must not lead anywhere. */
 static bool id_name(const char *id, char ret[static NAME_SIZE])
 {
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-    size_t len = strspn(id, allowed);
-    if (len < 1 || len > STORE_ID_MAX || id[len])
+    if (!session_id_is_valid(id))
         return false;
     (void)snprintf(ret, NAME_SIZE, "%s%s", id[0] == '.' ? "%2E" : "", id[0] == '.' ? id + 1 : id);
     return true;
@@ -204,22 +202,6 @@ static void remove_tree(const struct store *store, int parent, const char *name)
 
 /*** Opening ***/
 
-static int make_path(const char *path, struct err *err)
-{
-    auto_free char *copy = xstrdup(path);
-    for (char *at = copy + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        if (mkdir(copy, 0755) < 0 && errno != EEXIST)
-            return err_sys(err, errno, "workspace_dir: make %s", copy);
-        *at = '/';
-    }
-    if (mkdir(copy, DIRECTORY_MODE) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "workspace_dir: make %s", copy);
-    return 0;
-}
-
 static bool is_empty(int fd, const struct stat *st)
 {
     if (!S_ISDIR(st->st_mode))
@@ -277,7 +259,7 @@ static int open_total(const struct store *store)
 
 static int open_all(struct store *store, const struct store_options *options, struct err *err)
 {
-    int r = make_path(options->dir, err);
+    int r = dir_make(options->dir, DIRECTORY_MODE, "workspace_dir", err);
     if (r < 0)
         return r;
     store->dir = open(options->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -53,7 +53,7 @@ def sandboxes(server):
 
 
 def program(pid):
-    """Which file it executes."""
+    """The file that it executes, by its numbers: a name could be anybody's."""
     try:
         found = os.stat(f"/proc/{pid}/exe")
     except OSError:

@@ -30,6 +30,15 @@ from belljar import PATIENCE, call_tool, need, notification, request, stateless
 LONG = 30  # seconds that a client waits for an answer when the test does not say
 
 
+def until(condition, what, seconds=LONG):
+    """What the condition says as soon as it says something."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+    return found
+
+
 class ToolError(Exception):
     """A tool's own refusal: isError, with its text."""
 

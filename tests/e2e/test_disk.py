@@ -14,17 +14,9 @@ import time
 import belljar
 import pytest
 from belljar import RpcError, call_tool, text_of, unwrap
-from sandboxes import LONG, Jar, ToolError, ordinary_user
+from sandboxes import LONG, Jar, ToolError, ordinary_user, until
 
 PAGE, ENTRY = 4096, 1024  # what a small file counts against workspace_dir_size
-
-
-def until(condition, what, seconds=LONG):
-    deadline = time.monotonic() + seconds * belljar.PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Disk:
@@ -461,6 +453,7 @@ def test_a_save_that_takes_too_long_is_given_up(one_disk):
         assert jar.execute("stat -c %s f", session=run.session).stdout == "100000000\n"
 
 
+@pytest.mark.large
 @pytest.mark.timeout(600)
 def test_a_hundred_thousand_files_come_back_or_are_told_of(disk):
     make = "import os\nfor i in range({n}):\n    open(f'f{{i}}', 'w').write(str(i))"

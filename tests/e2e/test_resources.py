@@ -2,12 +2,11 @@
 
 import base64
 import threading
-import time
 
 import belljar
 import pytest
 from belljar import META, NEWEST, RpcError, call_tool, stateless
-from sandboxes import LONG, Jar, ToolError, ordinary_user
+from sandboxes import LONG, Jar, ToolError, ordinary_user, until
 
 NOT_FOUND = {"handshake": -32002, "stateless": -32602}
 ERAS = ["handshake", "stateless"]
@@ -19,14 +18,6 @@ def jar(request):
     with Jar(era=request.param) as jar:
         jar.era = request.param
         yield jar
-
-
-def until(condition, what, seconds=LONG):
-    deadline = time.monotonic() + seconds * belljar.PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
-    return found
 
 
 def uri(session, path):

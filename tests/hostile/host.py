@@ -10,6 +10,8 @@ import pathlib
 import secrets
 import time
 
+import processes
+
 NAMESPACES = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -71,12 +73,7 @@ class Task:
         return int(ids[-1]) if ids else None
 
     def program(self):
-        """The file that it executes, by its numbers: a name could be anybody's."""
-        try:
-            found = os.stat(f"/proc/{self.pid}/exe")
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        return processes.program(self.pid)
 
     def cgroups(self):
         """Directories, one for each hierarchy."""

@@ -88,7 +88,12 @@ def dribble(conns, data, seconds):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("phase", ["head", "body", "chunks"])
+LARGE = pytest.mark.large
+
+
+@pytest.mark.parametrize(
+    "phase", [pytest.param("head", marks=LARGE), pytest.param("body", marks=LARGE), "chunks"]
+)
 def test_200_slow_clients_are_cut_and_hold_nobody_up(watched, phase):
     server = watched("--http-header-timeout", "1s", "--http-body-timeout", "1s")
     conns = [server.connect() for _ in range(200)]
