@@ -1,7 +1,6 @@
 """Packages in containers: the same promises as tests/e2e/test_packages.py, and what only containers have:
 the volume, the network of the installer, the image."""
 
-import os
 import pathlib
 import shutil
 import tempfile
@@ -10,7 +9,6 @@ import time
 
 import belljar
 import containers
-import dockerd
 import images
 import pytest
 from api import ApiError
@@ -277,13 +275,13 @@ def test_guests_have_no_network_while_an_installer_has(ready, wheelhouse):
             }
             run = shop.cell(
                 "import socket\n"
-                "for place in (('1.1.1.1', 443), ('127.0.0.1', %d)):\n"
+                f"for place in (('1.1.1.1', 443), ('127.0.0.1', {index.server.server_port})):\n"
                 "    try:\n"
                 "        socket.create_connection(place, 3)\n"
                 "        print('connected')\n"
                 "    except OSError as exc:\n"
                 "        print(exc.strerror)\n"
-                "print(open('/proc/net/dev').read().count(':'))\n" % index.server.server_port,
+                "print(open('/proc/net/dev').read().count(':'))\n",
                 session,
             )
             hold.set()

@@ -178,7 +178,7 @@ static int copy(const struct showing *showing, struct asker *asker, const struct
 
 static int see_to(struct showing *showing, const struct copies *copies, struct err *err)
 {
-    struct copies_plan plan;
+    struct copies_plan plan = { 0 };
     struct asker asker;
     int r = copies_lock(copies, showing->deadline_ms, &showing->cancelled, err);
     if (r == 0)
@@ -272,10 +272,8 @@ struct engine_showing *docker_show(struct engine *engine, const char *name, uint
 }
 
 /* A worker that is at it ends soon, and finds nobody. */
-void docker_show_cancel(struct engine_showing *base)
+static void let_go(struct showing *showing)
 {
-    struct showing *showing = container_of(base, struct showing, base);
-    struct docker *docker = showing->docker;
     if (!showing->working) {
         showing_free(showing);
         return;
@@ -283,6 +281,13 @@ void docker_show_cancel(struct engine_showing *base)
     atomic_store(&showing->cancelled, true);
     showing->docker = NULL;
     list_remove(&showing->link);
+}
+
+void docker_show_cancel(struct engine_showing *base)
+{
+    struct showing *showing = container_of(base, struct showing, base);
+    struct docker *docker = showing->docker;
+    let_go(showing);
     start_next(docker);
 }
 
@@ -300,12 +305,10 @@ void docker_packages_open(struct docker *docker, const struct engine_packages *p
 
 void docker_packages_close(struct docker *docker, json_t *names)
 {
-    struct list *showings = &docker->packages.showings;
     bool working = false;
-    while (!list_empty(showings)) { /* from the end, for the first one's end would start the next */
-        struct showing *showing = container_of(showings->prev, struct showing, link);
+    list_each (struct showing, showing, &docker->packages.showings, link) {
         working |= showing->working;
-        docker_show_cancel(&showing->base);
+        let_go(showing);
     }
     if (*docker->packages.helper)
         json_put(names, docker->packages.helper, json_boolean(working));
