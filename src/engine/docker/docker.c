@@ -30,7 +30,6 @@
 enum {
     BURY_MS = 1000,
     CLOSE_MS = 10 * 1000, /* for the removal of all containers at the end */
-    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
     DEAD_MAX = 64, /* instances that one start cleans up after */
     /* In an engine with a user namespace of its own there are 65536 ids, of which images use the lower
      * ones. */
@@ -450,8 +449,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
                                          .plan = options->pool_plan,
                                          .size = options->pool_size,
                                          .max_makings = options->pool_max_creations,
-                                         .max_age_ms = options->pool_max_age_ms,
-                                         .first_ms = FILL_MS };
+                                         .max_age_ms = options->pool_max_age_ms };
     docker->broker =
         broker_new(loop, &docker->base, &pool, &(struct broker_maker){ docker, make, discard });
     docker->bury = timer_new(loop, graves_tend, docker);
