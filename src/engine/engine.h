@@ -39,7 +39,7 @@ struct sandbox_limits {
 
 struct sandbox_plan {
     struct sandbox_limits limits;
-    /* later: workspace on disk, image */
+    uint64_t image; /* which of engine_docker.images; other engines have one, 0 */
 };
 
 /* What the host enforces; the engine's own words for people are in engine_report(). */
@@ -85,9 +85,10 @@ struct engine_network {
 
 /* Containers of an engine that speaks Docker's interface, perhaps on another machine. */
 struct engine_docker {
-    const char *host;      /* as DOCKER_HOST; "" : the usual socket */
-    const char *cert_path; /* of ca.pem, cert.pem and key.pem; "" : without TLS */
-    const char *image;
+    const char *host;          /* as DOCKER_HOST; "" : the usual socket */
+    const char *cert_path;     /* of ca.pem, cert.pem and key.pem; "" : without TLS */
+    const char *const *images; /* what a plan may ask for; the first must be there */
+    size_t n_images;
     const char *runtime;     /* "" : the engine's own choice */
     const char *working_dir; /* where code begins; made if it is not there; "" : nowhere special */
     const char *user;        /* "UID" or "UID:GID"; "" : each sandbox has a uid of its own */

@@ -129,18 +129,39 @@ static int check_arch(const struct docker_facts *facts, struct err *err)
                    facts->arch);
 }
 
+int docker_no_image(const char *name, struct err *err)
+{
+    return err_set(
+        err, ENOENT,
+        "docker.image: the container engine has no image %s; make it with `belljar image "
+        "build`, or fetch it with `docker pull %s`",
+        name, name);
+}
+
 static int find_image(struct asker *asker, const char *name, struct docker_image *ret,
                       struct err *err)
 {
     auto_free char *path = xasprintf("/images/%s/json", name);
     const struct docker_reply *reply = get(asker, path);
     if (reply->status == 404)
-        return err_set(err, ENOENT,
-                       "docker.image: the container engine has no image %s; make it with `belljar "
-                       "image build`, or fetch it with `docker pull %s`",
-                       name, name);
+        return docker_no_image(name, err);
     int r = docker_expect(reply, "look for the image", err);
     return r < 0 ? r : docker_read_image(reply, ret, err);
+}
+
+static int find_images(struct asker *asker, const struct prepare_options *options,
+                       struct prepared *ret, struct err *err)
+{
+    ret->images = xcalloc(options->n_images, sizeof(*ret->images));
+    ret->n_images = options->n_images;
+    for (size_t i = 0; i < options->n_images; i++) {
+        int r = find_image(asker, options->images[i], &ret->images[i], err);
+        if (r < 0 && (i == 0 || r != -ENOENT))
+            return r;
+        if (r < 0)
+            log_warning("docker.images: the container engine has no image %s", options->images[i]);
+    }
+    return 0;
 }
 
 /*** The agent's volume ***/
@@ -183,7 +204,7 @@ static int fill_volume(struct asker *asker, const struct prepare_options *option
     int r = docker_expect(post(asker, "/volumes/create", volume), "make the agent's volume", err);
     if (r < 0)
         return r;
-    const struct container_plan plan = { .image = &prepared->image,
+    const struct container_plan plan = { .image = &prepared->images[0],
                                          .volume = prepared->volume,
                                          .instance = options->instance,
                                          .sandbox = "agent" };
@@ -217,7 +238,7 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
     if (r == 0)
         r = check_arch(&ret->facts, err);
     if (r == 0)
-        r = find_image(&asker, options->image, &ret->image, err);
+        r = find_images(&asker, options, ret, err);
     if (r == 0)
         r = see_to_volume(&asker, options, ret, err);
     asker_close(&asker);
@@ -228,7 +249,9 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
 
 void prepared_done(struct prepared *prepared)
 {
-    docker_image_done(&prepared->image);
+    for (size_t i = 0; i < prepared->n_images; i++)
+        docker_image_done(&prepared->images[i]);
+    free(prepared->images);
     *prepared = (struct prepared){ 0 };
 }
 
