@@ -282,10 +282,11 @@ def refusals(cli, key):
     is taken."""
     bad = "no such value"
     path = cli.write("one.yaml", f"# a line before it\n{key}: {bad}\n")
-    flag = f"--{key.replace('_', '-')}"
+    flag = f"--{key.replace('_', '-').replace('.', '-')}"
+    variable = f"BELLJAR_{key.upper().replace('.', '_')}"
     ways = {
         f"flag {flag}": ([f"{flag}={bad}"], {}),
-        f"environment variable BELLJAR_{key.upper()}": ([], {f"BELLJAR_{key.upper()}": bad}),
+        f"environment variable {variable}": ([], {variable: bad}),
         f"{path}:2": (["--config", path], {}),
     }
     for place, (args, env) in ways.items():
