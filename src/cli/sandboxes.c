@@ -16,9 +16,11 @@
 
 /*** Where state is kept ***/
 
-static char *default_state_dir(void)
+char *sandboxes_state_dir(const struct config *config)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (config->state_dir[0])
+        return xstrdup(config->state_dir);
     if (geteuid() == 0)
         return xstrdup("/run/belljar");
     if (runtime && runtime[0] == '/')
@@ -286,8 +288,7 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
                        bool strict, struct err *err)
 {
     char instance[RANDOM_ID_SIZE];
-    auto_free char *state_dir =
-        config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    auto_free char *state_dir = sandboxes_state_dir(config);
     struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,

@@ -33,6 +33,9 @@ struct sandboxes {
 /* What concerns the docker engine, but for the images; borrows from `config`. */
 struct engine_docker docker_options(const struct config *config);
 
+/* state_dir, or where it is when that is not set; owned by the caller. */
+char *sandboxes_state_dir(const struct config *config);
+
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
  * failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,

@@ -148,6 +148,13 @@ enum { ENGINE_CHECKS_MAX = 16 };
 size_t engine_checks(const char *name, const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX]);
 
+/* What there is of sandboxes, of all servers that use this container engine, or this state directory with the
+ * native engine, for people: adds an object to the array `ret` for each. "sandbox" is its name, "instance" the
+ * server's; "server" says whether that is "running", "gone", or "unknown" for its state is elsewhere. Of the
+ * options only state_dir and docker count. Looks, and changes nothing. */
+int engine_list(const char *name, const struct engine_options *options, json_t *ret,
+                struct err *err);
+
 /* Layers that are active. */
 unsigned engine_layers(const struct engine *engine);
 /* {"engine": "native", "layers": {"user namespace": true, …}, "cgroup": "v1", …}; a new reference. */

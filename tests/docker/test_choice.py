@@ -1,9 +1,14 @@
 """Sessions that choose their image, from those that the operator allows."""
 
+import json
+import os
+import subprocess
+
+import belljar
 import containers
 import images
 import pytest
-from sandboxes import ToolError
+from sandboxes import ToolError, until
 
 OTHER = "belljar-test/other:1"
 MISSING = "belljar-test/missing:1"
@@ -75,3 +80,19 @@ def test_without_a_choice_nothing_can_be_chosen(docker, usual, other):
             jar.tool("start_session", image=other)
         session = jar.tool("start_session", image=usual)["session_id"]
         jar.close_session(session)
+
+
+def test_sessions_lists_containers_and_whose_they_are(docker, usual):
+    def listed(jar, state):
+        words = [belljar.need(belljar.BIN), "sessions", "--json", "--state-dir", state]
+        env = {"PATH": os.environ["PATH"], **containers.environment(docker, usual)}
+        done = subprocess.run(words, env=env, capture_output=True, check=True)
+        return [row for row in json.loads(done.stdout) if row["instance"] == jar.instance]
+
+    with containers.start(docker, usual, "--pool-size", "1", "--kernel-pool-size", "0") as jar:
+        rows = until(lambda: listed(jar, jar.state), "a container")
+        assert {row["server"] for row in rows} == {"running"} and rows[0]["image"].startswith(
+            "sha256:"
+        )
+        assert {row["sandbox"] for row in rows} <= set(containers.of(docker, jar))
+        assert {row["server"] for row in listed(jar, "/nowhere")} == {"unknown"}

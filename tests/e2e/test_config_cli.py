@@ -258,7 +258,7 @@ def test_the_manual_in_docs_is_up_to_date(cli, flag, file):
 
 def test_the_manual_page_names_every_command_and_option(cli):
     page = cli("config", "--man").replace("\\-", "-")
-    for name in ["serve", "run", "doctor", "config", "client-config", "help", "version"]:
+    for name in ["serve", "run", "doctor", "image", "sessions", "config", "help", "version"]:
         assert f"\n.B belljar {name}" in page
     for key in cli.values():
         assert f"\\fB--{key.replace('_', '-').replace('.', '-')}\\fR" in page

@@ -305,6 +305,26 @@ static void docker_destroy(struct sandbox *sandbox)
     box_free(box_of(sandbox));
 }
 
+static int docker_list_all(const struct engine_options *options, json_t *ret, struct err *err)
+{
+    struct docker_target *target;
+    size_t i;
+    json_t *row;
+    int r = docker_target_new(&options->docker, &target, err);
+    if (r < 0)
+        return r;
+    const struct prepare_options look = { .target = target,
+                                          .timeout_ms = options->docker.timeout_ms };
+    r = docker_list(&look, ret, err);
+    docker_target_unref(target);
+    json_array_foreach(ret, i, row)
+    {
+        const char *id = json_str(row, "instance");
+        json_put_str(row, "server", instance_server(options->state_dir, INSTANCES_DOCKER, id));
+    }
+    return r;
+}
+
 static json_t *docker_report(const struct engine *engine)
 {
     const struct docker *docker = container_of(engine, struct docker, base);
@@ -493,6 +513,7 @@ const struct engine_ops docker_engine_ops = {
     .open = docker_open,
     .close = docker_close,
     .checks = docker_checks,
+    .list = docker_list_all,
     .report = docker_report,
     .start = docker_start,
     .cancel = docker_cancel,

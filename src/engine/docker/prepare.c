@@ -46,6 +46,33 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
     return r;
 }
 
+/* Containers of belljar's: all, or those of one instance; owned by the caller. */
+static char *list_path(const char *id)
+{
+    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
+    return xasprintf(
+        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
+        "%s%s%%22%%5D%%7D",
+        id ? "%3D" : "", id ? id : "");
+}
+
+int docker_list(const struct prepare_options *options, json_t *ret, struct err *err)
+{
+    struct asker asker;
+    struct docker_facts facts = { 0 };
+    auto_free char *path = list_path(/* id= */ NULL);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
+    int r = look(&asker, &facts, err);
+    if (r == 0) {
+        const struct docker_reply *reply = asker_get(&asker, path);
+        r = docker_expect(reply, "list containers", err);
+        if (r == 0)
+            r = docker_read_list(reply, CONTAINER_LABEL_INSTANCE, ret, err);
+    }
+    asker_close(&asker);
+    return r;
+}
+
 static int check_arch(const struct docker_facts *facts, struct err *err)
 {
     if (!*facts->arch || str_eq(facts->arch, OUR_ARCH))
@@ -277,11 +304,7 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
     struct asker asker;
     struct err err;
     auto_json *names = json_object();
-    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
-    auto_free char *path = xasprintf(
-        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
-        "%%3D%s%%22%%5D%%7D",
-        id);
+    auto_free char *path = list_path(id);
     asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
     docker_api_version(asker.api, api);
     const struct docker_reply *reply = asker_get(&asker, path);

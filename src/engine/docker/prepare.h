@@ -37,6 +37,9 @@ void prepared_done(struct prepared *prepared);
 /* Only the facts: for people who look. */
 int docker_look(const struct prepare_options *options, struct docker_facts *ret, struct err *err);
 
+/* Adds to `ret` what containers of belljar servers there are, as docker_read_list() says. */
+int docker_list(const struct prepare_options *options, json_t *ret, struct err *err);
+
 /* Removes the containers of instances whose servers are dead, and forgets these; closes them all. */
 void docker_clean_dead(const struct prepare_options *options, const char *api,
                        struct instance *dead, size_t count);

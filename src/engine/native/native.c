@@ -370,6 +370,11 @@ static void on_wire(uv_poll_t *poll, int status, int events)
 
 /*** The interface ***/
 
+static int native_list(const struct engine_options *options, json_t *ret, struct err *err)
+{
+    return instance_list(options->state_dir, ret, err);
+}
+
 static struct engine_pending *native_start(struct engine *engine, const struct sandbox_plan *plan,
                                            engine_started_fn *on_started, void *data)
 {
@@ -536,6 +541,7 @@ const struct engine_ops native_engine_ops = {
     .open = native_open,
     .close = native_close,
     .checks = native_checks,
+    .list = native_list,
     .report = native_report,
     .start = native_start,
     .cancel = native_cancel,
