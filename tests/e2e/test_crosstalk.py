@@ -35,9 +35,10 @@ FLAGS = [
 @pytest.fixture(scope="module")
 def server():
     need(belljar.BIN)
-    flags = ["--runtime", str(RUNTIME)] if (RUNTIME / "stamp").exists() else []
+    has_libraries = (RUNTIME / "stamp").exists()
+    flags = ["--runtime", str(RUNTIME)] if has_libraries and not belljar.IN_CONTAINERS else []
     with Http(*FLAGS, *flags) as made:
-        made.has_libraries = bool(flags)
+        made.has_libraries = has_libraries
         yield made
 
 

@@ -29,7 +29,7 @@ def command(who, *words):
 
 def environment(who):
     return {
-        "PATH": os.environ["PATH"],
+        **belljar.passed_on(),
         "HOME": who.home if who else "/root",
         "SECRET_OF_THE_SHELL": "hunter2",
     }
