@@ -4,15 +4,17 @@
  * giving it one. Nothing comes back: a session that is over is destroyed.
  *
  *   making ─(warm-up cell done)─▶ ready ─▶ given away
- *      │                            ├ too old: replaced
+ *      │   └─▶ importing ─▶──────────┘├ too old: replaced
  *      └─ failed: a pause, then another; each pause twice as long
  *
- * A kernel that was forked has its modules imported; one that had to be started has not. So where
+ * A kernel that was forked has its modules imported. One that had to be started imports them before it is
+ * ready where there are no forks: in containers, and without a zygote. Elsewhere it has none. So where
  * forks are to be had (not in the first second or two of a server, and not while there is no zygote),
  * started ones are replaced by forked ones, and given away last.
  *
  * One that is still being made may be given away, too: its client's run waits behind the warm-up, and
- * begins sooner than in a sandbox that has to be made first.
+ * begins sooner than in a sandbox that has to be made first. So may one that imports: it stops after the
+ * module that it is at.
  *
  * Callers go first: nothing is made while a client's session is opening, and a pool that is at least
  * half full waits a moment after each hand-over, for that is when the processors have work to do.
@@ -30,6 +32,7 @@ enum {
     REFILL_MS = 5,
     TICK_MS = 1000,
     WARM_UP_MS = 30000,     /* a first Python on a busy machine */
+    PRELOAD_MS = 120000,    /* imports from a cold disk take their time */
     NEARLY_READY_MS = 1000, /* one in the making for longer than this is not waited for */
     SHRINK_MS = 30 * 1000,  /* without a miss, for one kernel less */
     PAUSE_MIN_MS = 1000,    /* after a failure */
@@ -49,7 +52,7 @@ struct pool {
     struct list ready, making; /* struct session_ref, the oldest first */
     struct timer *refill, *tick;
     uint64_t changed_ms; /* when the target last rose or fell */
-    struct pause failures, no_forks;
+    struct pause failures, no_forks, no_preload;
 };
 
 static bool is_over(const struct pause *pause)
@@ -147,20 +150,31 @@ static void replace_started(struct pool *pool)
         make_one(pool, /* only_forked= */ true);
 }
 
-static void on_warm(const struct run_result *result, void *data)
+/* Said once for a row of failures, too. It may be the modules' fault, or that of a small limit of memory: for
+ * a while there are kernels without, which is better than none. */
+static void note_no_preload(struct pool *pool)
 {
-    struct session_ref *session = data;
-    struct pool *pool = session->sessions->pool;
-    if (!pool || session->owner || session->state == SESSION_ENDED)
-        return; /* given away meanwhile, or lost */
-    if (result->outcome != OUTCOME_OK) {
-        log_debug("the warm-up of a kernel ended with %s: %s", outcome_name(result->outcome),
-                  result->error);
-        session_end(session, OUTCOME_INTERRUPTED, "its warm-up failed");
-        return;
-    }
+    if (!pool->no_preload.length_ms)
+        log_warning("a Python kernel was lost while it imported the modules of preload; the next "
+                    "are made without them");
+    pool->no_preload = (struct pause){ PAUSE_MAX_MS, clock_ms() };
+}
+
+static bool preload(struct pool *pool, struct session_ref *session)
+{
+    struct err err = { 0 };
+    if (session->joined || json_array_size(pool->sessions->options.preload) == 0 ||
+        !is_over(&pool->no_preload) || kernel_preload(session, &err) < 0)
+        return false;
+    session->preload_ms = clock_ms();
+    return true;
+}
+
+static void be_ready(struct pool *pool, struct session_ref *session)
+{
     leave(pool, session);
     session->warm = true;
+    session->preload_ms = 0;
     session->last_used_ms = clock_ms(); /* its age in the pool */
     list_add_tail(&pool->ready, &session->link);
     stats_of(pool)->kernels_ready++;
@@ -174,6 +188,31 @@ static void on_warm(const struct run_result *result, void *data)
     replace_started(pool);
 }
 
+void pool_on_preloaded(struct session_ref *session)
+{
+    struct pool *pool = session->sessions->pool;
+    if (!pool || !session->preload_ms)
+        return;
+    pool->no_preload.length_ms = 0;
+    be_ready(pool, session);
+}
+
+static void on_warm(const struct run_result *result, void *data)
+{
+    struct session_ref *session = data;
+    struct pool *pool = session->sessions->pool;
+    if (!pool || session->owner || session->state == SESSION_ENDED)
+        return; /* given away meanwhile, or lost */
+    if (result->outcome != OUTCOME_OK) {
+        log_debug("the warm-up of a kernel ended with %s: %s", outcome_name(result->outcome),
+                  result->error);
+        session_end(session, OUTCOME_INTERRUPTED, "its warm-up failed");
+        return;
+    }
+    if (!preload(pool, session))
+        be_ready(pool, session);
+}
+
 /*** Losing ***/
 
 void pool_lost(struct pool *pool, struct session_ref *session)
@@ -181,6 +220,8 @@ void pool_lost(struct pool *pool, struct session_ref *session)
     if (!pool || list_empty(&session->link))
         return; /* dismissed */
     leave(pool, session);
+    if (session->preload_ms)
+        note_no_preload(pool);
     note_failure(pool);
 }
 
@@ -204,6 +245,16 @@ static bool is_too_old(const struct pool *pool, const struct session_ref *sessio
     return max_age && clock_ms() - session->last_used_ms >= max_age;
 }
 
+static void end_slow_imports(struct pool *pool)
+{
+    list_each (struct session_ref, session, &pool->making, link) {
+        if (session->preload_ms && clock_ms() - session->preload_ms >= PRELOAD_MS) {
+            session_end(session, OUTCOME_INTERRUPTED, "its imports take too long");
+            return; /* another at the next tick */
+        }
+    }
+}
+
 static void on_tick(void *data)
 {
     struct pool *pool = data;
@@ -220,6 +271,7 @@ static void on_tick(void *data)
             (is_too_old(pool, oldest) && !others_come))
             dismiss(pool, oldest);
     }
+    end_slow_imports(pool);
     pool_pump(pool);
     replace_started(pool);
 }
@@ -239,7 +291,7 @@ static struct session_ref *find_best(struct pool *pool)
         return forked ? forked : list_first(struct session_ref, &pool->ready, link);
     uint64_t now = clock_ms();
     list_each (struct session_ref, session, &pool->making, link) {
-        if (now - session->created_ms < NEARLY_READY_MS)
+        if (session->preload_ms || now - session->created_ms < NEARLY_READY_MS)
             return session;
     }
     return NULL;
@@ -257,8 +309,10 @@ struct session_ref *pool_take(struct pool *pool)
         stats_of(pool)->kernel_misses++;
         grow(pool);
     }
-    if (session)
+    if (session) {
         leave(pool, session);
+        session->preload_ms = 0;
+    }
     bool half_full = stats_of(pool)->kernels_ready * 2 >= pool->target;
     timer_start(pool->refill, half_full ? REFILL_MS : 0);
     return session;

@@ -75,6 +75,8 @@ struct session_options {
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
     bool fork_kernels;         /* the engine has a zygote, or will have one */
+    const json_t *preload;     /* names of modules that each of them imports by itself, before it is
+                                * needed; borrowed, NULL: none */
     const char *image;         /* what sandboxes run in, for messages; NULL: the host's programs */
     const char *working_dir;   /* where code begins, as guests see it; NULL, "" : /workspace */
     size_t pool_max_creations; /* at once */
