@@ -26,9 +26,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
      "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
         → {"op": "configured", "id"}; also to a kernel that has run for a while. All policies must
         agree to an import; an empty list of them lifts what was before.
-    {"op": "preload", "id", "modules": [name]}: to import while nobody has asked for anything
-        → {"op": "preloaded", "id", "imported": [name], "missing": {name: why}}; what is in neither was
-        left undone, because a request has come
+    {"op": "preload", "id", "modules": [name]}: to import before there is anything to do
+        → {"op": "preloaded", "id", "imported": [name], "missing": {name: why}}
     {"op": "ping"}
         → {"op": "pong", …}
 A request that makes no sense is answered with {"op": "error", "id", "message"}. The end of the
@@ -1824,24 +1823,21 @@ class Kernel:
         return {"op": "configured", "id": request.get("id")}
 
     def preload(self, request):
-        """Handle "preload": the next request waits for the module that is being imported, and no longer.
-
-        A kernel does this that has run no guest code; it leaves no trace but in memory."""
+        """Handle "preload", of a kernel that has run no guest code. It leaves no trace but in memory."""
         caches = [os.environ.get(name, "") for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR")]
         caches = [place for place in caches if place and not os.path.lexists(place)]
         self.streams.restore()
         with Silence(self.streams):
-            imported, missing = import_all(request["modules"], self.channel.request_waits)
+            imported, missing = import_all(request["modules"])
         for place in filter(os.path.lexists, caches):
             import shutil
 
             shutil.rmtree(place, ignore_errors=True)
         self.reset()  # IPython has put names there
         self.keep_modules()
-        if not self.channel.request_waits():
-            mime_of("a.csv")
-            gc.collect()
-            gc.freeze()
+        mime_of("a.csv")
+        gc.collect()
+        gc.freeze()
         return {
             "op": "preloaded",
             "id": request.get("id"),
@@ -2251,12 +2247,10 @@ def set_environment():
         sys.meta_path.insert(0, AFTER_IMPORT)
 
 
-def import_all(names, is_enough=lambda: False):
+def import_all(names):
     """([module imported], {module that could not be: why})"""
     imported, missing = [], {}
     for name in names:
-        if is_enough():
-            break
         try:
             importlib.import_module(name)
             imported.append(name)

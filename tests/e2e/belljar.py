@@ -182,15 +182,16 @@ def passed_on():
 
 
 class Process:
-    """A server process: its counters, its log, its end."""
+    """A server process: its counters, its log, its end. A variable of `env` that is None is not passed on."""
 
     def __init__(self, argv, stdin, stdout, stderr, env=None):
+        variables = {"HOME": "/nonexistent", **passed_on(), **(env or {})}
         self.process = subprocess.Popen(
             [str(arg) for arg in argv],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env={"HOME": "/nonexistent", **passed_on(), **(env or {})},
+            env={name: value for name, value in variables.items() if value is not None},
             cwd="/",
         )
         self.pid = self.process.pid

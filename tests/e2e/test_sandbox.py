@@ -134,7 +134,7 @@ threading.Thread(target=lambda: server.accept()[0].send(b"lo works")).start()
 print(socket.create_connection(server.getsockname()).recv(100).decode())
 E
         seq 1 1000 | sort -rn | head -1; tar czf x.tgz a.c; find / -maxdepth 1 >/dev/null
-        script -qc 'echo terminal' /dev/null 2>/dev/null | tr -d '\\r' || echo terminal
+        python3 -c 'import pty; pty.spawn(["echo", "terminal"])' | tr -d '\\r'
         locale >/dev/null; ls -la ~ >/dev/null; echo done
     """
     run = jar.execute(code)

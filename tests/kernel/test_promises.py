@@ -72,14 +72,6 @@ def test_modules_can_be_imported_before_anybody_asks(start, workspace):
     assert kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()").images
 
 
-def test_an_import_ahead_ends_when_something_is_asked_for(kernel):
-    kernel.send(op="preload", id=1, modules=["this"])
-    kernel.start("import sys; 'this' in sys.modules")
-    replies = [kernel.receive() for _ in range(2)]
-    assert [reply["op"] for reply in replies] == ["preloaded", "done"]
-    assert replies[0]["imported"] == [] and replies[1]["result"]["text/plain"] == "False"
-
-
 def test_a_reply_has_exactly_the_promised_fields(shared):
     done = shared.run("1").done
     assert set(done) == {

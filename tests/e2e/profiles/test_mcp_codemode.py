@@ -281,7 +281,7 @@ def test_the_processor_is_limited(start):
 
 @line("S4.8", "Isolation")
 def test_the_pool_is_filled_ahead_and_gone_at_the_end(serve):
-    env = {"POOL_SIZE": "3"}
+    env = {"POOL_SIZE": "3", "BELLJAR_POOL_SIZE": None}
     server = serve(belljar.Http, "--profile", NAME, "--pool-enabled", *runtime_flags(), env=env)
     wait_until(lambda: len(sandboxes(server)) >= 3)  # nobody has asked for anything
     others = below(server)
