@@ -160,6 +160,7 @@ static int read_guest_options(struct guest_options *guest, const struct config *
     guest->env = variables(&config->env);
     guest->allowed_modules = texts(&config->allowed_modules);
     guest->blocked_modules = texts(&config->blocked_modules);
+    guest->preload = texts(&config->preload);
     if (config->allowed_modules.count && str_eq(profile, "python-docker-mcp"))
         allow_preinstalled(guest->allowed_modules);
     int r = session_check_env(guest->env, err);
@@ -175,6 +176,12 @@ static void guest_options_done(struct guest_options *guest)
     json_decref(guest->env);
     json_decref(guest->allowed_modules);
     json_decref(guest->blocked_modules);
+    json_decref(guest->preload);
+}
+
+static bool forks_kernels(const struct config *config)
+{
+    return config->zygote && config->pool_enabled && !uses_docker(config);
 }
 
 static struct session_options session_options(const struct sandboxes *sandboxes,
@@ -221,7 +228,8 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
         .limits = sandbox_limits(config),
         .kernel_pool_size = config->pool_enabled ? (size_t)config->kernel_pool_size : 0,
         .kernel_pool_max = (size_t)config->pool_size,
-        .fork_kernels = config->zygote && config->pool_enabled && !uses_docker(config),
+        .fork_kernels = forks_kernels(config),
+        .preload = forks_kernels(config) ? NULL : guest->preload,
         .images = sandboxes->images,
         .n_images = sandboxes->n_images,
         .working_dir = uses_docker(config) ? config->docker_working_dir : "",

@@ -11,7 +11,7 @@
 
 /* What the sessions' options refer to. */
 struct guest_options {
-    json_t *env, *allowed_modules, *blocked_modules;
+    json_t *env, *allowed_modules, *blocked_modules, *preload;
 };
 
 struct sandboxes {

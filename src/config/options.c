@@ -377,7 +377,8 @@ const struct option config_options[] = {
     { SANDBOX, LIST("preload", preload, "numpy,pandas,matplotlib.pyplot,IPython", 0, 200,
         .placeholder = "MODULE,...", .check = is_module,
         .allowed = "names of Python modules such as numpy or matplotlib.pyplot",
-        .help = "Modules that a forked kernel has imported already; those that the interpreter lacks "
+        .help = "Modules that a kernel has imported already: one that is forked, and where none are "
+                "(docker engine, zygote off) one that is made ahead. Those that the interpreter lacks "
                 "are left out.") },
     { SANDBOX, SIZE("zygote_memory", zygote_memory, "2g", 64 * MB, 1024.0 * GB,
         .help = "Memory of the process that kernels are forked from, with the page tables of its "

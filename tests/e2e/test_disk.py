@@ -736,5 +736,8 @@ def test_many_sessions_leave_no_descriptor_open(one_disk):
         before = jar.fds()
         for _ in range(20):
             jar.close_session(jar.execute("echo x >f").session)
-        until(lambda: jar.fds() <= before, "descriptors", 5)
+        kept = (
+            8 if belljar.IN_CONTAINERS else 0
+        )  # connections to their engine, for the next requests
+        until(lambda: jar.fds() <= before + kept, "descriptors", 5)
         assert one_disk.sessions() == []

@@ -29,7 +29,7 @@ def command(who, *words):
 
 def environment(who):
     return {
-        "PATH": os.environ["PATH"],
+        **belljar.passed_on(),
         "HOME": who.home if who else "/root",
         "SECRET_OF_THE_SHELL": "hunter2",
     }
@@ -179,6 +179,7 @@ def test_doctor_speaks_to_people(who):
     assert done.returncode in (0, 1), done
 
 
+@pytest.mark.packages
 def test_doctor_speaks_json(who):
     done = subprocess.run(
         command(who, "doctor", "--json"),
@@ -196,6 +197,7 @@ def test_doctor_speaks_json(who):
         assert done.returncode == 0, done
 
 
+@pytest.mark.packages
 def test_doctor_tells_of_packages(who, tmp_path):
     tmp_path.chmod(0o777)
     for directory in list(tmp_path.parents)[:2]:
