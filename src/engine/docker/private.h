@@ -51,7 +51,7 @@ struct docker {
     /* Of an engine for installers: the one for whose guests it is, which looks after the container engine
      * for both, and by whose instance the containers of both are found; and the other way round. */
     struct docker *guests, *installers;
-    bool leaves_some; /* containers may be left at the end */
+    bool leaves_some;       /* containers may be left at the end */
     char *network, *wheels; /* "" : none */
 
     struct {
