@@ -382,7 +382,8 @@ const struct option config_options[] = {
     { SANDBOX, LIST("preload", preload, "numpy,pandas,matplotlib.pyplot,IPython", 0, 200,
         .placeholder = "MODULE,...", .check = is_module,
         .allowed = "names of Python modules such as numpy or matplotlib.pyplot",
-        .help = "Modules that a forked kernel has imported already; those that the interpreter lacks "
+        .help = "Modules that a kernel has imported already: one that is forked, and where none are "
+                "(docker engine, zygote off) one that is made ahead. Those that the interpreter lacks "
                 "are left out.") },
     { SANDBOX, SIZE("zygote_memory", zygote_memory, "2g", 64 * MB, 1024.0 * GB,
         .help = "Memory of the process that kernels are forked from, with the page tables of its "
@@ -452,6 +453,11 @@ const struct option config_options[] = {
         .allowed = "a name such as python:3.12 or python@sha256:...",
         .help = "The image that sandboxes run. It needs no part of belljar; the languages that are to "
                 "be run must be in it.") },
+    { DOCKER, LIST("docker.images", docker_images, "", 0, 64, .placeholder = "IMAGE,...",
+        .check = is_image,
+        .allowed = "names such as python:3.12 or python@sha256:...",
+        .help = "Other images that a session may ask for (start_session). None is made ahead, and "
+                "packages are not installed for them.") },
     { DOCKER, STRING("docker.runtime", docker_runtime, "", 0, 64, .placeholder = "NAME",
         .check = is_profile_name,
         .allowed = "a name of letters, digits, '_', '.' or '-'",

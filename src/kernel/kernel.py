@@ -26,6 +26,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
      "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
         → {"op": "configured", "id"}; also to a kernel that has run for a while. All policies must
         agree to an import; an empty list of them lifts what was before.
+    {"op": "preload", "id", "modules": [name]}: to import before there is anything to do
+        → {"op": "preloaded", "id", "imported": [name], "missing": {name: why}}
     {"op": "ping"}
         → {"op": "pong", …}
 A request that makes no sense is answered with {"op": "error", "id", "message"}. The end of the
@@ -1820,6 +1822,29 @@ class Kernel:
             self.import_guard.set(Policy(said) for said in request["policies"] or ())
         return {"op": "configured", "id": request.get("id")}
 
+    def preload(self, request):
+        """Handle "preload", of a kernel that has run no guest code. It leaves no trace but in memory."""
+        caches = [os.environ.get(name, "") for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR")]
+        caches = [place for place in caches if place and not os.path.lexists(place)]
+        self.streams.restore()
+        with Silence(self.streams):
+            imported, missing = import_all(request["modules"])
+        for place in filter(os.path.lexists, caches):
+            import shutil
+
+            shutil.rmtree(place, ignore_errors=True)
+        self.reset()  # IPython has put names there
+        self.keep_modules()
+        mime_of("a.csv")
+        gc.collect()
+        gc.freeze()
+        return {
+            "op": "preloaded",
+            "id": request.get("id"),
+            "imported": imported,
+            "missing": missing,
+        }
+
     def ping(self, request):
         return {
             "op": "pong",
@@ -1834,6 +1859,7 @@ class Kernel:
         "execute": execute,
         "configure": configure,
         "installed": forget_installed,
+        "preload": preload,
         "ping": ping,
     }
 
@@ -2221,6 +2247,39 @@ def set_environment():
         sys.meta_path.insert(0, AFTER_IMPORT)
 
 
+def import_all(names):
+    """([module imported], {module that could not be: why})"""
+    imported, missing = [], {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+            imported.append(name)
+        except Exception as exc:  # an interpreter that lacks a library is fine
+            missing[name] = f"{type(exc).__name__}: {exc}"
+    return imported, missing
+
+
+class Silence:
+    """While this lasts, what is written to the standard streams goes nowhere."""
+
+    def __init__(self, streams):
+        self.streams = streams
+        self.saved = []
+
+    def __enter__(self):
+        self.saved = [os.dup(fd) for fd in range(3)]
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        os.close(null)
+
+    def __exit__(self, *_):
+        self.streams.flush()
+        for fd, saved in enumerate(self.saved):
+            os.dup2(saved, fd)
+            os.close(saved)
+
+
 def prepare(preload=PRELOAD, workspace=WORKSPACE):
     """Make this process a zygote: everything imported and tried once, one thread, no garbage.
 
@@ -2229,13 +2288,7 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     """
     begin = time.monotonic()
     set_environment()
-    imported, missing = [], {}
-    for name in preload:
-        try:
-            importlib.import_module(name)
-            imported.append(name)
-        except Exception as exc:  # an interpreter that lacks a library is fine
-            missing[name] = f"{type(exc).__name__}: {exc}"
+    imported, missing = import_all(preload)
     KERNEL.get_ipython()
     mime_of("a.csv")
     warm_up(set(imported))
@@ -2261,12 +2314,8 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
 
 def warm_up(imported):
     """Run common cells, so that a child finds their code paths specialised and their caches full."""
-    saved = [os.dup(fd) for fd in range(3)]
-    null = os.open(os.devnull, os.O_RDWR)
     directory = os.getcwd()
-    try:
-        for fd in range(3):
-            os.dup2(null, fd)
+    with Silence(KERNEL.streams):
         KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
         for code in WARM_UP * 40:
             KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
@@ -2274,13 +2323,9 @@ def warm_up(imported):
             words = re.findall(r"import (\w+(?:\.\w+)?)", code)
             if all(word in imported or word in sys.modules for word in words):
                 KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
-        KERNEL.streams.flush()
-    finally:
-        for fd in range(3):
-            os.dup2(saved[fd], fd)
-        for fd in (*saved, null, *KERNEL.streams.spare):
-            os.close(fd)
-        os.chdir(directory)
+    for fd in KERNEL.streams.spare:
+        os.close(fd)
+    os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None

@@ -61,6 +61,9 @@ struct changes {
     struct run *run;
 };
 
+/* Of a session that is nobody's yet; pool.c says what these are. */
+enum ahead { AHEAD_MAKING, AHEAD_BARE, AHEAD_READY };
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -70,6 +73,7 @@ struct session_ref {
     enum session_state state;
     unsigned holds; /* frames on the stack that will look at it again */
     struct sandbox_limits limits;
+    size_t image;          /* of session_options.images */
     char **env;            /* "NAME=value" for what runs, ends with NULL */
     json_t *kernel_config; /* members of its "configure" message */
     bool configured;       /* the kernel has got them */
@@ -81,7 +85,7 @@ struct session_ref {
     struct list runs; /* struct run, in order; the first may be running */
     size_t n_runs, runs_total;
     bool transient;
-    bool warm;                       /* made ahead: its kernel is ready */
+    enum ahead ahead;                /* made ahead: how far it is */
     bool only_forked;                /* made ahead: no use with a kernel that has to be started */
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
@@ -161,12 +165,18 @@ void pool_lost(struct pool *pool, struct session_ref *session);
 void pool_on_no_fork(struct session_ref *session);
 /* The kernel of a session that is nobody's has ended between cells. */
 void pool_on_kernel_lost(struct session_ref *session);
+/* It has imported what there was to import. */
+void pool_on_preloaded(struct session_ref *session);
 void pool_free(struct pool *pool);
 
 /*** plan.c ***/
 
+/* What its sandbox runs in; NULL: the host's programs. */
+const char *session_image(const struct session_ref *session);
+/* Which of session_options.images, of one that has been checked. */
+size_t plan_image(const struct sessions *sessions, const struct session_plan *plan);
 /* 0, or -EINVAL and err. */
-int plan_check(const struct session_plan *plan, struct err *err);
+int plan_check(const struct sessions *sessions, const struct session_plan *plan, struct err *err);
 /* Fills in env and kernel_config, in place of those that are there. */
 void plan_take(struct session_ref *session, const struct session_plan *plan);
 void plan_done(struct session_ref *session);
@@ -196,6 +206,9 @@ struct cell {
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
+/* Has a kernel that nobody uses import the modules of the list; pool_on_preloaded() follows. A cell
+ * would wait until then. */
+int kernel_preload(struct session_ref *session, struct err *err);
 /* Somebody has come for a session that was nobody's: its kernel waits for no zygote. */
 void kernel_hurry(struct session_ref *session);
 /* Whether a zygote could have made its kernel. */

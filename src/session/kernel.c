@@ -48,6 +48,8 @@ static void on_message(const char *text, size_t len, void *data)
         link_kernel_kill(session->agent);
         return;
     }
+    if (str_eq(op, "preloaded") && !session->owner)
+        pool_on_preloaded(session);
     if (!is_current(session, message))
         return; /* late, or forged */
     if (str_eq(op, "display")) {
@@ -117,6 +119,15 @@ static int configure(struct session_ref *session, struct err *err)
     const char *directory = session->sessions->options.working_dir;
     if (directory && *directory)
         json_put_str(message, "cwd", directory);
+    return send_message(session, message, err);
+}
+
+int kernel_preload(struct session_ref *session, struct err *err)
+{
+    auto_json *message = json_object();
+    json_put_str(message, "op", "preload");
+    json_put(message, "id", json_integer(0));
+    json_put(message, "modules", json_incref((json_t *)session->sessions->options.preload));
     return send_message(session, message, err);
 }
 

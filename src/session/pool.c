@@ -7,7 +7,13 @@
  *      │                            ├ too old: replaced
  *      └─ failed: a pause, then another; each pause twice as long
  *
- * A kernel that was forked has its modules imported; one that had to be started has not. So where
+ * A kernel that was forked has its modules imported. One that had to be started has not. Where there are no
+ * forks, in containers and without a zygote, it imports them by itself, and is between the two until it has:
+ *
+ *   making ─▶ bare ─(all are there, and nobody else imports)─▶ importing ─▶ ready
+ *
+ * A bare one is given away if there is none better, one that imports is not: nobody's call waits for that. Imports take
+ * a hundred times as long as all the rest, so they begin when there is nothing else to do. Where
  * forks are to be had (not in the first second or two of a server, and not while there is no zygote),
  * started ones are replaced by forked ones, and given away last.
  *
@@ -30,6 +36,7 @@ enum {
     REFILL_MS = 5,
     TICK_MS = 1000,
     WARM_UP_MS = 30000,     /* a first Python on a busy machine */
+    PRELOAD_MS = 120000,    /* imports from a cold disk take their time */
     NEARLY_READY_MS = 1000, /* one in the making for longer than this is not waited for */
     SHRINK_MS = 30 * 1000,  /* without a miss, for one kernel less */
     PAUSE_MIN_MS = 1000,    /* after a failure */
@@ -46,10 +53,13 @@ struct pool {
     struct sessions *sessions;
     size_t size, max, target;
     bool started;
-    struct list ready, making; /* struct session_ref, the oldest first */
+    struct list ready, bare, making; /* struct session_ref, the oldest first */
+    size_t n_bare;                   /* counted among those in the making */
+    struct session_ref *importing;   /* one of the bare; NULL: none */
+    uint64_t import_ms;              /* since when */
     struct timer *refill, *tick;
     uint64_t changed_ms; /* when the target last rose or fell */
-    struct pause failures, no_forks;
+    struct pause failures, no_forks, no_preload;
 };
 
 static bool is_over(const struct pause *pause)
@@ -88,7 +98,8 @@ static bool may_make(const struct pool *pool)
     size_t at_once = pool->sessions->options.pool_max_creations;
     return pool->started && pool->sessions->n_opening == 0 &&
            stats->kernels_ready + stats->kernels_making < pool->target &&
-           stats->kernels_making < (at_once ? at_once : 1) && is_over(&pool->failures);
+           stats->kernels_making - pool->n_bare < (at_once ? at_once : 1) &&
+           is_over(&pool->failures);
 }
 
 void pool_pump(struct pool *pool)
@@ -117,10 +128,14 @@ static void note_failure(struct pool *pool)
 static void leave(struct pool *pool, struct session_ref *session)
 {
     list_remove(&session->link);
-    if (session->warm)
+    if (session->ahead == AHEAD_READY)
         stats_of(pool)->kernels_ready--;
     else
         stats_of(pool)->kernels_making--;
+    if (session->ahead == AHEAD_BARE)
+        pool->n_bare--;
+    if (pool->importing == session)
+        pool->importing = NULL;
 }
 
 static void dismiss(struct pool *pool, struct session_ref *session)
@@ -147,6 +162,78 @@ static void replace_started(struct pool *pool)
         make_one(pool, /* only_forked= */ true);
 }
 
+/* Said once for a row of failures, too. It may be the modules' fault, or that of a small limit of memory: for
+ * a while there are kernels without, which is better than none. */
+static void note_no_preload(struct pool *pool)
+{
+    if (!pool->no_preload.length_ms)
+        log_warning("a Python kernel was lost while it imported the modules of preload; the next "
+                    "are made without them");
+    pool->no_preload = (struct pause){ PAUSE_MAX_MS, clock_ms() };
+}
+
+static bool wants_preload(const struct pool *pool, const struct session_ref *session)
+{
+    return !session->joined && json_array_size(pool->sessions->options.preload) > 0 &&
+           is_over(&pool->no_preload);
+}
+
+static void be_bare(struct pool *pool, struct session_ref *session)
+{
+    list_remove(&session->link);
+    session->ahead = AHEAD_BARE;
+    list_add_tail(&pool->bare, &session->link);
+    pool->n_bare++;
+}
+
+static void be_ready(struct pool *pool, struct session_ref *session)
+{
+    leave(pool, session);
+    session->ahead = AHEAD_READY;
+    session->last_used_ms = clock_ms(); /* its age in the pool */
+    list_add_tail(&pool->ready, &session->link);
+    stats_of(pool)->kernels_ready++;
+    if (session->joined)
+        pool->no_forks.length_ms = 0;
+    struct session_ref *started = find_ready(pool, /* forked= */ false);
+    if (started && started != session && stats_of(pool)->kernels_ready > pool->target)
+        dismiss(pool, started);
+}
+
+/* The next one begins to import, if nothing has to be done before. */
+static void import_next(struct pool *pool)
+{
+    struct err err = { 0 };
+    if (pool->importing || list_empty(&pool->bare) || !list_empty(&pool->making) ||
+        pool->sessions->n_opening > 0 || timer_active(pool->refill))
+        return;
+    struct session_ref *session = list_first(struct session_ref, &pool->bare, link);
+    if (!wants_preload(pool, session) || kernel_preload(session, &err) < 0) {
+        be_ready(pool, session);
+        return;
+    }
+    pool->importing = session;
+    pool->import_ms = clock_ms();
+}
+
+/* Something has changed: what is to be done now? */
+static void go_on(struct pool *pool)
+{
+    pool_pump(pool);
+    replace_started(pool);
+    import_next(pool);
+}
+
+void pool_on_preloaded(struct session_ref *session)
+{
+    struct pool *pool = session->sessions->pool;
+    if (!pool || pool->importing != session)
+        return;
+    pool->no_preload.length_ms = 0;
+    be_ready(pool, session);
+    go_on(pool);
+}
+
 static void on_warm(const struct run_result *result, void *data)
 {
     struct session_ref *session = data;
@@ -159,19 +246,12 @@ static void on_warm(const struct run_result *result, void *data)
         session_end(session, OUTCOME_INTERRUPTED, "its warm-up failed");
         return;
     }
-    leave(pool, session);
-    session->warm = true;
-    session->last_used_ms = clock_ms(); /* its age in the pool */
-    list_add_tail(&pool->ready, &session->link);
-    stats_of(pool)->kernels_ready++;
     pool->failures.length_ms = 0;
-    if (session->joined)
-        pool->no_forks.length_ms = 0;
-    struct session_ref *started = find_ready(pool, /* forked= */ false);
-    if (started && started != session && stats_of(pool)->kernels_ready > pool->target)
-        dismiss(pool, started);
-    pool_pump(pool);
-    replace_started(pool);
+    if (wants_preload(pool, session))
+        be_bare(pool, session);
+    else
+        be_ready(pool, session);
+    go_on(pool);
 }
 
 /*** Losing ***/
@@ -180,6 +260,8 @@ void pool_lost(struct pool *pool, struct session_ref *session)
 {
     if (!pool || list_empty(&session->link))
         return; /* dismissed */
+    if (pool->importing == session)
+        note_no_preload(pool);
     leave(pool, session);
     note_failure(pool);
 }
@@ -204,6 +286,12 @@ static bool is_too_old(const struct pool *pool, const struct session_ref *sessio
     return max_age && clock_ms() - session->last_used_ms >= max_age;
 }
 
+static void end_slow_import(struct pool *pool)
+{
+    if (pool->importing && clock_ms() - pool->import_ms >= PRELOAD_MS)
+        session_end(pool->importing, OUTCOME_INTERRUPTED, "its imports take too long");
+}
+
 static void on_tick(void *data)
 {
     struct pool *pool = data;
@@ -220,8 +308,8 @@ static void on_tick(void *data)
             (is_too_old(pool, oldest) && !others_come))
             dismiss(pool, oldest);
     }
-    pool_pump(pool);
-    replace_started(pool);
+    end_slow_import(pool);
+    go_on(pool);
 }
 
 /*** Giving away ***/
@@ -237,6 +325,10 @@ static struct session_ref *find_best(struct pool *pool)
     struct session_ref *forked = find_ready(pool, /* forked= */ true);
     if (forked || !list_empty(&pool->ready))
         return forked ? forked : list_first(struct session_ref, &pool->ready, link);
+    list_each (struct session_ref, session, &pool->bare, link) {
+        if (session != pool->importing)
+            return session;
+    }
     uint64_t now = clock_ms();
     list_each (struct session_ref, session, &pool->making, link) {
         if (now - session->created_ms < NEARLY_READY_MS)
@@ -251,7 +343,7 @@ struct session_ref *pool_take(struct pool *pool)
         return NULL;
     pool_start(pool);
     struct session_ref *session = find_best(pool);
-    if (session && session->warm) {
+    if (session && session->ahead != AHEAD_MAKING) {
         stats_of(pool)->kernel_hits++;
     } else {
         stats_of(pool)->kernel_misses++;
@@ -276,6 +368,7 @@ struct pool *pool_new(struct sessions *sessions)
     pool->size = pool->target = options->kernel_pool_size;
     pool->max = options->kernel_pool_max > pool->size ? options->kernel_pool_max : pool->size;
     list_init(&pool->ready);
+    list_init(&pool->bare);
     list_init(&pool->making);
     pool->refill = timer_new(sessions->loop, on_refill, pool);
     pool->tick = timer_new(sessions->loop, on_tick, pool);
@@ -295,7 +388,7 @@ void pool_free(struct pool *pool)
 {
     if (!pool)
         return;
-    struct list *const lists[] = { &pool->ready, &pool->making };
+    struct list *const lists[] = { &pool->ready, &pool->bare, &pool->making };
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
         while (!list_empty(lists[i]))
             dismiss(pool, list_first(struct session_ref, lists[i], link));

@@ -78,6 +78,15 @@ class Api:
         """All containers, running or not; `label` is "key" or "key=value"."""
         return self.ask("GET", "/containers/json", {"all": "1", **filters(label)})
 
+    def pid(self, container):
+        """Of its first process, on the engine's host; 0: it does not run, or is not there."""
+        try:
+            return self.ask("GET", f"/containers/{container}/json")["State"]["Pid"]
+        except ApiError as error:
+            if error.status == 404:
+                return 0
+            raise
+
     def volumes(self, label=None):
         return self.ask("GET", "/volumes", filters(label))["Volumes"] or []
 

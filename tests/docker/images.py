@@ -1,7 +1,8 @@
 """Images for tests, in an engine that has no registry to pull from.
 
 images.base(engine)       bash, coreutils, Python, node: imported through the API, in a second or two
-images.default(engine)    what `belljar image build` makes, with the scientific set
+images.data(engine)       what `belljar image build` makes, with numpy, pandas, matplotlib and IPython
+images.default(engine)    the same with the whole scientific set
 images.uv(engine)         the base, and uv; images.pip(engine): the base, and pip
 """
 
@@ -18,6 +19,7 @@ import rootfs
 Unavailable = rootfs.Unavailable
 BASE = "belljar-test/base:latest"
 BARE = "belljar-test/bare:latest"
+DATA = "belljar-test/data:latest"
 DEFAULT = "belljar-test/default:latest"
 UV = "belljar-test/uv:latest"
 PIP = "belljar-test/pip:latest"
@@ -51,12 +53,20 @@ def build(engine, *flags, timeout=BUILD_TIMEOUT):
     )
 
 
-def default(engine):
-    """The name of the default image, made as users without a registry make it."""
-    if not engine.api.image(DEFAULT):
-        done = build(engine, "--from-rootfs", rootfs.make(), "--tag", DEFAULT)
+def built(engine, name, runtime):
+    """An image made as users without a registry make it."""
+    if not engine.api.image(name):
+        done = build(engine, "--from-rootfs", rootfs.make(runtime=runtime), "--tag", name)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return DEFAULT
+    return name
+
+
+def data(engine):
+    return built(engine, DATA, "data")
+
+
+def default(engine):
+    return built(engine, DEFAULT, "full")
 
 
 def extend(engine, name, place, files):

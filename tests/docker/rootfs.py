@@ -42,10 +42,18 @@ CONFIGURED = """/etc/ld.so.cache /etc/localtime /etc/timezone /etc/nsswitch.conf
     /usr/bin/sh /usr/share/ca-certificates""".split()
 MERGED = ("bin", "sbin", "lib", "lib64")
 # Parts of tools/runtime's environment. The lean one passes for whole, and is imported in a tenth of the
-# time.
+# time; the one for data has what kernels preload.
+LEAN = ["bin", "pyvenv.cfg", "stamp", "share", "lib/python3*/site-packages/numpy*"]
+DATA = """IPython PIL asttokens contourpy cycler dateutil decorator executing fontTools ipython_pygments_lexers
+    jedi kiwisolver matplotlib matplotlib_inline packaging pandas parso pexpect pillow prompt_toolkit psutil
+    ptyprocess pure_eval pygments pyparsing pytz six stack_data threadpoolctl traitlets typing_extensions tzdata
+    wcwidth""".split()
 RUNTIMES = {
     "full": ["*"],
-    "lean": ["bin", "pyvenv.cfg", "stamp", "share", "lib/python3*/site-packages/numpy*"],
+    "lean": LEAN,
+    "data": LEAN
+    + [f"lib/python3*/site-packages/{name}[.-]*" for name in DATA]
+    + [f"lib/python3*/site-packages/{name}" for name in DATA],
 }
 
 

@@ -37,7 +37,9 @@ STATELESS = "2026-07-28"
 META = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
 
-# What servers find of our environment; the last ones choose another engine for the same tests.
+# The same tests with another engine (tests/docker/test_suites.py): sandboxes are containers.
+IN_CONTAINERS = os.environ.get("BELLJAR_ENGINE", "native") == "docker"
+# What servers find of our environment; the last ones choose that engine.
 PASSED = r"PATH|.*SAN_OPTIONS|BELLJAR_ENGINE|BELLJAR_DOCKER_.*|BELLJAR_POOL_SIZE"
 
 MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
@@ -174,17 +176,22 @@ def same_id(left, right):
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def passed_on():
+    """What a server finds of our environment."""
+    return {key: value for key, value in os.environ.items() if re.fullmatch(PASSED, key)}
+
+
 class Process:
-    """A server process: its counters, its log, its end."""
+    """A server process: its counters, its log, its end. A variable of `env` that is None is not passed on."""
 
     def __init__(self, argv, stdin, stdout, stderr, env=None):
-        keep = {k: v for k, v in os.environ.items() if re.fullmatch(PASSED, k)}
+        variables = {"HOME": "/nonexistent", **passed_on(), **(env or {})}
         self.process = subprocess.Popen(
             [str(arg) for arg in argv],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env={"HOME": "/nonexistent", **keep, **(env or {})},
+            env={name: value for name, value in variables.items() if value is not None},
             cwd="/",
         )
         self.pid = self.process.pid

@@ -28,9 +28,10 @@ def start(who, *flags):
     if who == "user" and os.geteuid() != 0:
         pytest.skip("only root can become another user")
     user = ordinary_user() if who == "user" else None
-    # A user who may not look into this checkout gets the system's own Python.
-    # What containers have is their image's business.
-    has_libraries = may_look(user) and os.environ.get("BELLJAR_ENGINE", "native") == "native"
-    jar = Jar(*(["--runtime", str(RUNTIME)] if has_libraries else []), *flags, user=user)
+    # A user who may not look into this checkout gets the system's own Python. Containers have what their
+    # image has, and that is the runtime, too.
+    has_libraries = belljar.IN_CONTAINERS or may_look(user)
+    runtime = has_libraries and not belljar.IN_CONTAINERS
+    jar = Jar(*(["--runtime", str(RUNTIME)] if runtime else []), *flags, user=user)
     jar.has_libraries = has_libraries
     return jar

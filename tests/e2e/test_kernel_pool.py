@@ -10,7 +10,7 @@ import time
 import belljar
 import pytest
 from belljar import PATIENCE, Http, call_tool, need, text_of
-from processes import descendants, sandboxes
+from processes import below, sandboxes
 from sandboxes import Jar, Run, ToolError, ordinary_user
 
 SLOW = 30  # a kernel's start, on a busy machine
@@ -198,6 +198,55 @@ def test_kernels_in_the_pool_are_no_sessions(start):
         server.execute("1")
 
 
+# --- what they have imported ---------------------------------------------------------------------
+
+# Where kernels are started, not forked, each imports by itself.
+STARTED = [] if belljar.IN_CONTAINERS else ["--no-zygote"]
+IMPORTED = "import sys; [name for name in ('tabnanny', 'this', 'json.tool') if name in sys.modules]"
+
+
+def test_a_kernel_that_was_started_ahead_has_its_modules(start):
+    server = start(*STARTED, "--preload", "tabnanny,no_such_module,this,json.tool")
+    server.wait_ready(2)
+    run = server.execute(IMPORTED)
+    assert run.said["result"] == "['tabnanny', 'this', 'json.tool']", run
+    assert (run.stdout, run.stderr) == ("", ""), "this prints a poem when it is imported"
+    assert server.metric("hits_total") == 1 and server.metric("failures_total") == 0
+    # Nobody has imported anything for one that is started for a call.
+    plain = start(*STARTED, "--preload", "this", "--kernel-pool-size", "0")
+    assert plain.execute(IMPORTED).said["result"] == "[]"
+
+
+def importing(command, *modules):
+    """Flags for a kernel that runs this command when it imports its first module."""
+    flags = ["--env", f"BROWSER={command} %s", "--preload", ",".join(["antigravity", *modules])]
+    return [*STARTED, *flags, "--kernel-pool-size", "1"]
+
+
+def test_no_call_waits_for_an_import(start):
+    server = start(*importing("sh -c 'sleep 600'"), "--kernel-pool-size", "2")
+    wait_for(lambda: any(map(is_asleep, kernels(server))), "a kernel that imports")
+    # Another waits that has not begun; after it there are only new ones.
+    for number in range(4):
+        assert server.execute(f"{number} + 1").said["result"] == str(number + 1)
+    assert server.metric("hits_total") > 0 and server.metric("ready") == 0
+
+
+def is_asleep(pid):
+    try:
+        return b"sleep" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_kernel_that_is_lost_over_its_imports_is_followed_by_one_without(start):
+    server = start(*importing("sh -c 'kill -9 $PPID'"))
+    server.wait_ready(1)
+    assert server.metric("failures_total") >= 1
+    assert server.execute("6 * 7").said["result"] == "42"
+    assert server.log_text().count("while it imported the modules of preload") == 1
+
+
 # --- how many --------------------------------------------------------------------------------------
 
 
@@ -296,6 +345,7 @@ def is_forked(pid):
         return False
 
 
+@pytest.mark.native_only("kernels are started in containers, not forked")
 def test_kernels_that_had_to_be_started_are_replaced_by_forked_ones(start):
     # At first there is no zygote, and a kernel that had to be started is better than none.
     server = start("--pool-max-age", "1h")
@@ -320,8 +370,8 @@ def test_without_a_zygote_kernels_that_had_to_be_started_stay(start):
 
 
 def test_on_stdio_nothing_is_made_before_the_first_answer(start):
-    server = start("--pool-enabled", kind=belljar.Stdio)
-    wait_for(lambda: len(sandboxes(server)) >= 8, "the sandboxes without kernels")
+    server = start("--pool-enabled", "--pool-size=3", kind=belljar.Stdio)
+    wait_for(lambda: len(sandboxes(server)) >= 3, "the sandboxes without kernels")
     assert not kernels(server)
     server.initialize()
     wait_for(lambda: len(kernels(server)) >= 2, "two kernels")
@@ -345,7 +395,7 @@ def test_the_pool_ends_with_the_server(start):
     server = start()
     server.wait_ready(2)
     server.execute("1")
-    pids = descendants(server.pid)
+    pids = below(server)
     assert len(pids) > 4
     server.stop()
     wait_gone(pids)
@@ -354,6 +404,6 @@ def test_the_pool_ends_with_the_server(start):
 def test_a_server_may_be_stopped_while_its_pool_is_being_made(start):
     for _ in range(3):
         server = start("--kernel-pool-size", "8", "--pool-max-creations", "8")
-        pids = descendants(server.pid)
+        pids = below(server)
         server.stop()
         wait_gone(pids)

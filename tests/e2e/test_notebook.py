@@ -171,7 +171,8 @@ def server(request):
     user = ordinary_user() if request.param == "user" else None
     if user and not can_read_runtime(user):
         pytest.skip("the runtime lies where this user cannot look")
-    with Jar("--runtime", str(RUNTIME.resolve()), user=user) as jar:
+    flags = [] if belljar.IN_CONTAINERS else ["--runtime", str(RUNTIME.resolve())]
+    with Jar(*flags, user=user) as jar:
         session, seen = None, []
         for _title, code in CELLS:
             run = jar.execute(code, "python", session=session, timeout=SLOW, wait=2 * SLOW)

@@ -22,7 +22,7 @@ RUNTIME = pathlib.Path(
 ).resolve()
 SLOW = 240  # an install from the real index, on a busy machine
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
 
 def for_everybody(path):

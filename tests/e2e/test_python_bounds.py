@@ -28,7 +28,7 @@ def jar(request):
         pytest.skip("only root can become another user")
     user = ordinary_user() if request.param == "user" else None
     has_libraries = not user and (RUNTIME / "stamp").exists()
-    flags = ["--runtime", str(RUNTIME)] if has_libraries else []
+    flags = ["--runtime", str(RUNTIME)] if has_libraries and not belljar.IN_CONTAINERS else []
     with Jar(*flags, "--memory-limit", "512m", user=user) as made:
         made.has_libraries = has_libraries
         made.execute("1 + 1", "python", wait=SLOW)  # the server has grown as it always does

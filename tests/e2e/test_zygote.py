@@ -1,5 +1,6 @@
 """Kernels forked from a warm interpreter: they are guests like any other, cannot be told from kernels that
-were started, share nothing that must differ, and when there is no zygote no call fails.
+were started, share nothing that must differ, and when there is no zygote no call fails. Containers start
+theirs; what holds of a kernel however it was made is tested there, too.
 
 `facts` are asked from inside, of a forked kernel and of one that was started by exec, and compared."""
 
@@ -24,6 +25,9 @@ RUNTIME = pathlib.Path(
 WARM = "info Python kernels are kept warm"
 COLD = "no Python kernels are kept warm for now"
 SLOW = 60  # imports, on a busy machine
+FRESH = 8 if belljar.IN_CONTAINERS else 50  # sandboxes that draw
+
+zygote_only = pytest.mark.native_only("kernels are started in containers, not forked")
 
 IS_FORKED = "b'zygote.py' in open('/proc/self/cmdline', 'rb').read()"
 
@@ -44,7 +48,7 @@ def wait_until_warm(jar, times=1):
 def open_jar(*flags, user=None, warm=True):
     need(belljar.BIN)
     with Jar(*flags, user=user) as jar:
-        if warm:
+        if warm and not belljar.IN_CONTAINERS:
             wait_until_warm(jar)
         yield jar
 
@@ -52,7 +56,7 @@ def open_jar(*flags, user=None, warm=True):
 def with_runtime():
     if not (RUNTIME / "stamp").exists():
         pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
-    return ["--runtime", str(RUNTIME)]
+    return [] if belljar.IN_CONTAINERS else ["--runtime", str(RUNTIME)]
 
 
 def who(param):
@@ -96,6 +100,11 @@ def is_forked(jar, session=None):
     if session is None:
         jar.close_session(run.session)
     return run.said["result"] == "True"
+
+
+def check_made(jar, session=None):
+    """It was forked where there are forks."""
+    assert is_forked(jar, session) is not belljar.IN_CONTAINERS
 
 
 def zygotes(jar):
@@ -170,6 +179,7 @@ print(json.dumps(facts, default=str))
 
 
 @pytest.mark.parametrize("param", ["root", "user"])
+@zygote_only
 def test_a_forked_kernel_cannot_be_told_from_one_that_was_started(param):
     user, flags = who(param)
     with open_jar(*flags, user=user) as jar:
@@ -204,6 +214,7 @@ def test_the_run_and_the_kernel_of_a_session_can_signal_each_other(jar):
     jar.close_session(session)
 
 
+@zygote_only
 def test_it_holds_nothing_of_the_zygotes(jar):
     found = ask(
         jar,
@@ -224,7 +235,7 @@ LOOK = "import ctypes, os; c = ctypes.CDLL(None); c.getenv.restype = ctypes.c_ch
 
 def test_the_environment_of_a_session_is_that_of_its_kernel(jar):
     session = jar.tool("start_session", env={"COLOUR": "blue", "EMPTY": ""})["session_id"]
-    assert is_forked(jar, session)
+    check_made(jar, session)
     code = (
         LOOK + "os.environ['COLOUR'], os.environ['EMPTY'], c.getenv(b'COLOUR'), os.environ['HOME']"
     )
@@ -278,10 +289,10 @@ print(json.dumps(seeds))
 
 
 def test_no_two_fresh_sandboxes_draw_the_same(jar):
-    drawn = [ask(jar, SEEDS) for _ in range(50)]
+    drawn = [ask(jar, SEEDS) for _ in range(FRESH)]
     assert not jar.has_libraries or "numpy legacy" in drawn[0]
     for kind in drawn[0]:
-        assert len({str(seeds[kind]) for seeds in drawn}) == 50, kind
+        assert len({str(seeds[kind]) for seeds in drawn}) == FRESH, kind
 
 
 def test_a_new_kernel_of_the_same_sandbox_draws_anew(jar):
@@ -411,7 +422,7 @@ if importlib.util.find_spec("sklearn"):
 def test_work(jar, name):
     run = python(jar, WORK[name])
     assert run.outcome == "ok", run
-    assert is_forked(jar, run.session)
+    check_made(jar, run.session)
     jar.close_session(run.session)
 
 
@@ -437,7 +448,8 @@ def test_magics_work_and_what_was_tried_before_is_forgotten(data_jar):
 def test_fonts_are_not_looked_for_in_each_sandbox(flags):
     if not list(RUNTIME.glob("share/belljar/fontlist-*")):
         pytest.skip("the runtime has no list of fonts: run tools/runtime")
-    with open_jar(*with_runtime(), *flags, warm=not flags) as jar:
+    # Not one that was made ahead: that has imported it, and leaves no files.
+    with open_jar(*with_runtime(), *flags, "--kernel-pool-size=0", warm=not flags) as jar:
         code = """
 import matplotlib.pyplot as plt, matplotlib, os, logging
 plt.plot([1, 2]); plt.show()
@@ -449,7 +461,8 @@ print([os.readlink(entry.path) for entry in os.scandir(matplotlib.get_cachedir()
             f"/opt/belljar/runtime/{path.relative_to(RUNTIME)}"
             for path in RUNTIME.glob("share/belljar/*")
         ]
-        assert run.stdout.splitlines()[-1] == (str(lent) if flags else "[]")
+        started = flags or belljar.IN_CONTAINERS
+        assert run.stdout.splitlines()[-1] == (str(lent) if started else "[]")
 
 
 # --- ends -----------------------------------------------------------------------------------------------
@@ -465,6 +478,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize("code, outcome", ENDS)
+@zygote_only
 def test_ends_are_told_as_for_a_started_kernel_and_the_next_is_forked_again(jar, code, outcome):
     run = python(jar, code)
     assert run.outcome == outcome
@@ -477,10 +491,11 @@ def test_ends_are_told_as_for_a_started_kernel_and_the_next_is_forked_again(jar,
 def test_the_first_cell_can_be_interrupted(jar):
     run = python(jar, "import time\nprint('begun')\ntime.sleep(100)", timeout=1)
     assert (run.outcome, run.stdout) == ("timeout", "begun\n")
-    assert is_forked(jar, run.session)
+    check_made(jar, run.session)
     jar.close_session(run.session)
 
 
+@zygote_only
 def test_it_dies_of_its_own_memory_limit(jar):
     if "memory_limit" not in jar.enforced():
         pytest.skip("memory is not limited for a sandbox as a whole here")
@@ -504,6 +519,7 @@ def test_many_at_once(jar):
 
 
 @pytest.mark.parametrize("param", ["root", "user"])
+@zygote_only
 def test_a_killed_zygote_fails_no_call_is_told_once_and_replaced(param):
     user, flags = who(param)
     with open_jar(*flags, user=user) as jar:
@@ -521,6 +537,7 @@ def test_a_killed_zygote_fails_no_call_is_told_once_and_replaced(param):
         assert all(python(jar, "'alive'", one).said["result"] == "'alive'" for one in sessions)
 
 
+@zygote_only
 def test_kernels_outlive_their_zygote(data_jar):
     session = python(data_jar, "x = 42").session
     warm = data_jar.log_text().count(WARM)
@@ -531,6 +548,7 @@ def test_kernels_outlive_their_zygote(data_jar):
     data_jar.close_session(session)
 
 
+@zygote_only
 def test_a_stopped_zygote_is_given_up(data_jar):
     (pid,) = zygotes(data_jar)
     warm = data_jar.log_text().count(WARM)
@@ -542,6 +560,7 @@ def test_a_stopped_zygote_is_given_up(data_jar):
     assert is_forked(data_jar)
 
 
+@zygote_only
 def test_it_is_renewed_after_so_many_forks():
     with open_jar("--zygote-max-forks", "3", "--log-level", "debug") as jar:
         seen = set()
@@ -590,6 +609,7 @@ def make_interpreter(place, as_zygote):
         ),
     ],
 )
+@zygote_only
 def test_an_interpreter_that_cannot_be_one_is_told_once(place, as_zygote, words):
     with open_jar(*make_interpreter(place, as_zygote), warm=False) as jar:
         wait_for(lambda: COLD in jar.log_text(), "the complaint")
@@ -599,6 +619,7 @@ def test_an_interpreter_that_cannot_be_one_is_told_once(place, as_zygote, words)
         assert jar.log_text().count(COLD) == 1 and words in jar.log_text()
 
 
+@zygote_only
 def test_slow_imports_delay_nobody(place):
     with open_jar(*make_interpreter(place, "sleep 600"), warm=False) as jar:
         run = python(jar, "1 + 1")
@@ -606,6 +627,7 @@ def test_slow_imports_delay_nobody(place):
         assert COLD not in jar.log_text()
 
 
+@zygote_only
 def test_an_interpreter_that_is_replaced_fails_no_call(place):
     flags = make_interpreter(place, ":")
     with open_jar(*flags) as jar:
@@ -621,6 +643,7 @@ def test_an_interpreter_that_is_replaced_fails_no_call(place):
         assert python(jar, "import sys; sys.flags.dev_mode").said["result"] == "True"
 
 
+@zygote_only
 def test_a_zygote_that_fills_its_memory_is_replaced_and_fails_no_call(data_jar):
     if "memory_limit" not in data_jar.enforced():
         pytest.skip("memory is not limited for a sandbox as a whole here")
@@ -634,6 +657,7 @@ def test_a_zygote_that_fills_its_memory_is_replaced_and_fails_no_call(data_jar):
 @pytest.mark.parametrize(
     "flags", [["--no-zygote-freeze"], ["--no-zygote-freeze", "--no-zygote-huge-pages"]]
 )
+@zygote_only
 def test_it_does_without_its_arts(flags):
     with open_jar(*with_runtime(), *flags) as jar:
         assert is_forked(jar)
@@ -642,6 +666,7 @@ def test_it_does_without_its_arts(flags):
             assert run.outcome == "ok", run
 
 
+@zygote_only
 def test_modules_that_are_not_there_are_left_out():
     with open_jar("--preload", "json,no_such_module") as jar:
         assert "json" in jar.log_text() and "not there: no_such_module" in jar.log_text()
@@ -649,6 +674,7 @@ def test_modules_that_are_not_there_are_left_out():
         assert is_forked(jar)
 
 
+@zygote_only
 def test_nothing_of_it_stays_behind():
     with open_jar() as jar:
         (pid,) = zygotes(jar)

@@ -56,6 +56,22 @@ def test_a_cell_that_is_to_be_forgotten_leaves_no_trace(start):
     assert seen.text == new.run(look).text
 
 
+def test_modules_can_be_imported_before_anybody_asks(start, workspace):
+    config = workspace.parent / "config"
+    kernel = start(env={"MPLCONFIGDIR": str(config), "MPLBACKEND": "agg"})
+    modules = ["this", "no_such_module", "matplotlib.pyplot", "IPython"]
+    reply = kernel.request(op="preload", id=5, modules=modules)
+    assert (reply["op"], reply["id"]) == ("preloaded", 5)
+    assert reply["imported"] == ["this", "matplotlib.pyplot", "IPython"]
+    assert "No module named" in reply["missing"]["no_such_module"]
+    assert not config.exists(), "it leaves no files behind"
+    look = "sorted(globals()), In, Out, _, _i, _dh"
+    assert kernel.run(look).text == start().run(look).text
+    seen = kernel.run("import sys; 'this' in sys.modules, 'IPython' in sys.modules")
+    assert (seen.text, seen.stdout, seen.stderr) == ("(True, True)", "", "")
+    assert kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()").images
+
+
 def test_a_reply_has_exactly_the_promised_fields(shared):
     done = shared.run("1").done
     assert set(done) == {

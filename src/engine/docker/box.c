@@ -139,7 +139,7 @@ static struct container_plan container_plan(const struct box *box)
     const struct prepared *prepared = docker_prepared(docker);
     uint32_t own = docker->uid_base + (uint32_t)box->slot;
     return (struct container_plan){ .facts = &prepared->facts,
-                                    .image = &prepared->image,
+                                    .image = &prepared->images[box->plan.image],
                                     .runtime = docker->runtime,
                                     .working_dir = docker->working_dir,
                                     .volume = prepared->volume,

@@ -256,7 +256,8 @@ struct engine_showing *docker_show(struct engine *engine, const char *name, uint
     showing->base = (struct engine_showing){ engine, on_shown, data };
     showing->docker = docker;
     showing->target = docker_target_ref(docker->target);
-    (void)snprintf(showing->image.id, sizeof(showing->image.id), "%s", docker->prepared.image.id);
+    (void)snprintf(showing->image.id, sizeof(showing->image.id), "%s",
+                   docker->prepared.images[0].id);
     (void)snprintf(showing->api, sizeof(showing->api), "%s", docker->prepared.facts.api);
     showing->dir = xstrdup(docker->packages.dir);
     showing->copies = xstrdup(docker->packages.copies);

@@ -46,6 +46,33 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
     return r;
 }
 
+/* Containers of belljar's: all, or those of one instance; owned by the caller. */
+static char *list_path(const char *id)
+{
+    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
+    return xasprintf(
+        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
+        "%s%s%%22%%5D%%7D",
+        id ? "%3D" : "", id ? id : "");
+}
+
+int docker_list(const struct prepare_options *options, json_t *ret, struct err *err)
+{
+    struct asker asker;
+    struct docker_facts facts = { 0 };
+    auto_free char *path = list_path(/* id= */ NULL);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
+    int r = look(&asker, &facts, err);
+    if (r == 0) {
+        const struct docker_reply *reply = asker_get(&asker, path);
+        r = docker_expect(reply, "list containers", err);
+        if (r == 0)
+            r = docker_read_list(reply, CONTAINER_LABEL_INSTANCE, ret, err);
+    }
+    asker_close(&asker);
+    return r;
+}
+
 static int check_arch(const struct docker_facts *facts, struct err *err)
 {
     if (!*facts->arch || str_eq(facts->arch, OUR_ARCH))
@@ -55,18 +82,39 @@ static int check_arch(const struct docker_facts *facts, struct err *err)
                    facts->arch);
 }
 
+int docker_no_image(const char *name, struct err *err)
+{
+    return err_set(
+        err, ENOENT,
+        "docker.image: the container engine has no image %s; make it with `belljar image "
+        "build`, or fetch it with `docker pull %s`",
+        name, name);
+}
+
 static int find_image(struct asker *asker, const char *name, struct docker_image *ret,
                       struct err *err)
 {
     auto_free char *path = xasprintf("/images/%s/json", name);
     const struct docker_reply *reply = asker_get(asker, path);
     if (reply->status == 404)
-        return err_set(err, ENOENT,
-                       "docker.image: the container engine has no image %s; make it with `belljar "
-                       "image build`, or fetch it with `docker pull %s`",
-                       name, name);
+        return docker_no_image(name, err);
     int r = docker_expect(reply, "look for the image", err);
     return r < 0 ? r : docker_read_image(reply, ret, err);
+}
+
+static int find_images(struct asker *asker, const struct prepare_options *options,
+                       struct prepared *ret, struct err *err)
+{
+    ret->images = xcalloc(options->n_images, sizeof(*ret->images));
+    ret->n_images = options->n_images;
+    for (size_t i = 0; i < options->n_images; i++) {
+        int r = find_image(asker, options->images[i], &ret->images[i], err);
+        if (r < 0 && (i == 0 || r != -ENOENT))
+            return r;
+        if (r < 0)
+            log_warning("docker.images: the container engine has no image %s", options->images[i]);
+    }
+    return 0;
 }
 
 /*** The agent's volume ***/
@@ -110,7 +158,7 @@ static int fill_volume(struct asker *asker, const struct prepare_options *option
         docker_expect(asker_post(asker, "/volumes/create", volume), "make the agent's volume", err);
     if (r < 0)
         return r;
-    const struct container_plan plan = { .image = &prepared->image,
+    const struct container_plan plan = { .image = &prepared->images[0],
                                          .instance = options->instance,
                                          .sandbox = "agent" };
     auto_json *helper = container_helper_json(&plan, prepared->volume, CONTAINER_AGENT_DIR);
@@ -144,7 +192,7 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
     if (r == 0)
         r = check_arch(&ret->facts, err);
     if (r == 0)
-        r = find_image(&asker, options->image, &ret->image, err);
+        r = find_images(&asker, options, ret, err);
     if (r == 0)
         r = see_to_volume(&asker, options, ret, err);
     asker_close(&asker);
@@ -155,7 +203,9 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
 
 void prepared_done(struct prepared *prepared)
 {
-    docker_image_done(&prepared->image);
+    for (size_t i = 0; i < prepared->n_images; i++)
+        docker_image_done(&prepared->images[i]);
+    free(prepared->images);
     *prepared = (struct prepared){ 0 };
 }
 
@@ -253,11 +303,7 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
     struct asker asker;
     struct err err;
     auto_json *names = json_object();
-    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
-    auto_free char *path = xasprintf(
-        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
-        "%%3D%s%%22%%5D%%7D",
-        id);
+    auto_free char *path = list_path(id);
     asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
     docker_api_version(asker.api, api);
     const struct docker_reply *reply = asker_get(&asker, path);

@@ -11,7 +11,7 @@ import time
 import belljar
 import pytest
 from lines import line
-from processes import descendants
+from processes import below
 from profiles_client import NAMES, open_to_all, runtime_flags, wait_until
 
 WRONG = {
@@ -93,7 +93,7 @@ def traces(server):
         r"^(belljar_(?:sessions|sandboxes|pool|kernel|package)\S*) (\S+)$", page, re.M
     )
     files = set(pathlib.Path(server.place).rglob("*"))
-    return dict(counters), files, descendants(server.pid)
+    return dict(counters), files, below(server)
 
 
 def settled(server):

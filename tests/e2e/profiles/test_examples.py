@@ -16,7 +16,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def over_stdio(profile, *flags):
     args = ["serve", "--stdio", "--profile", profile, "--no-pool-enabled", *runtime_flags(), *flags]
-    return mcp.StdioServerParameters(command=belljar.need(belljar.BIN), args=args)
+    command = belljar.need(belljar.BIN)
+    return mcp.StdioServerParameters(command=command, args=args, env=belljar.passed_on())
 
 
 def converse(target, steps):

@@ -6,7 +6,7 @@ import threading
 import belljar
 import pytest
 from lines import line
-from processes import descendants, sandboxes
+from processes import below, sandboxes
 from profiles_client import runtime_flags, wait_until
 
 NAME = "mcp-codemode"
@@ -281,12 +281,12 @@ def test_the_processor_is_limited(start):
 
 @line("S4.8", "Isolation")
 def test_the_pool_is_filled_ahead_and_gone_at_the_end(serve):
-    env = {"POOL_SIZE": "3"}
+    env = {"POOL_SIZE": "3", "BELLJAR_POOL_SIZE": None}
     server = serve(belljar.Http, "--profile", NAME, "--pool-enabled", *runtime_flags(), env=env)
     wait_until(lambda: len(sandboxes(server)) >= 3)  # nobody has asked for anything
-    below = descendants(server.pid)
+    others = below(server)
     server.stop()
-    wait_until(lambda: not [pid for pid in below if pathlib.Path(f"/proc/{pid}").exists()])
+    wait_until(lambda: not [pid for pid in others if pathlib.Path(f"/proc/{pid}").exists()])
 
 
 @line("S4.10", "Differences in source")

@@ -67,10 +67,14 @@ def test_the_sandbox_of_a_call_is_gone_afterwards(start):
     running = begin(server, "import time\ntime.sleep(2)")
     running.result(LONG)
     wait_until(lambda: not sandboxes(server))
-    instances = pathlib.Path(server.state) / "instances"
+    instances = pathlib.Path(server.state) / (
+        "containers" if belljar.IN_CONTAINERS else "instances"
+    )
     assert os.listdir(instances)
     server.stop()
-    assert not os.path.exists(instances) or not os.listdir(instances)
+    # That of containers goes with the next start: the server may not write there any more.
+    if not belljar.IN_CONTAINERS and instances.exists():
+        assert not os.listdir(instances)
 
 
 @line("S0.3", "Sessions")

@@ -10,7 +10,7 @@ from real_index import environment, index_is_there
 
 SLOW = 240  # an install, on a busy machine
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
