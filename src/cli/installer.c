@@ -141,7 +141,6 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
         .uid = geteuid() == 0 ? (uint32_t)config->server_uid : geteuid(),
         .python = python,
         .interpreter = ret->interpreter,
-        .image = docker ? config->docker_image : "",
         .installer = (enum package_installer)config->package_installer,
         .index = config->package_index,
         .trusted_hosts = (const char *const *)config->package_trusted_hosts.items,

@@ -147,9 +147,9 @@ void engine_show_cancel(struct engine_showing *showing)
         showing->engine->ops->show_cancel(showing);
 }
 
-const char *engine_origin(const struct engine *engine)
+const char *engine_origin(const struct engine *engine, uint64_t image)
 {
-    return engine->ops->origin ? engine->ops->origin(engine) : "";
+    return engine->ops->origin ? engine->ops->origin(engine, image) : "";
 }
 
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)

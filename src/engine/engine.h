@@ -211,9 +211,9 @@ struct engine_showing *engine_show_packages(struct engine *engine, const char *n
                                             uint64_t timeout_ms, engine_shown_fn *on_shown,
                                             void *data);
 void engine_show_cancel(struct engine_showing *showing); /* NULL is fine */
-/* What the programs of new sandboxes come from, as packages must fit it: another text when it is another. "" :
- * from this host. Valid until the loop goes on. */
-const char *engine_origin(const struct engine *engine);
+/* What the programs of new sandboxes come from, by the number of the image, as packages must fit it: another
+ * text when it is another. "" : from this host. Valid until the loop goes on. */
+const char *engine_origin(const struct engine *engine, uint64_t image);
 
 struct sandbox_usage {
     uint64_t memory_bytes, memory_peak_bytes;

@@ -27,7 +27,7 @@ struct engine_ops {
     struct engine_showing *(*show)(struct engine *engine, const char *name, uint64_t timeout_ms,
                                    engine_shown_fn *on_shown, void *data);
     void (*show_cancel)(struct engine_showing *showing);
-    const char *(*origin)(const struct engine *engine); /* NULL: this host */
+    const char *(*origin)(const struct engine *engine, uint64_t image); /* NULL: this host */
     void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
     void (*destroy)(struct sandbox *sandbox);
 };

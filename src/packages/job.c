@@ -40,6 +40,7 @@ static void job_free(struct package_job *job)
     requirements_free(job->requirements, job->n_requirements);
     timer_free(job->clock);
     timer_free(job->settle);
+    free(job->home);
     buf_done(&job->output);
     buf_done(&job->spec);
     buf_done(&job->piece);
@@ -296,10 +297,9 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     if (!exit || job->over)
         return;
     if (exit->failure[0]) {
-        const char *image = job->packages->options.image;
         (void)err_set(&job->failure, EIO,
-                      "nothing was installed: the installer could not be started%s%s: %s",
-                      *image ? " in the image " : "", image, exit->failure);
+                      "nothing was installed: the installer could not be started in %s: %s",
+                      job->home, exit->failure);
         fail(job);
     } else if (exit->signaled) {
         (void)err_set(&job->failure, ENOMEM,
@@ -350,8 +350,7 @@ static void write_spec(struct package_job *job)
     json_put_str(spec, "index", options->index);
     json_put_str(spec, "wheels", *options->wheels ? ENGINE_WHEELS : "");
     json_put_str(spec, "place", place);
-    auto_free char *image = xasprintf("the image %s", options->image);
-    json_put_str(spec, "home", *options->image ? image : "the runtime");
+    json_put_str(spec, "home", job->home);
     json_put(spec, "certificates",
              json_text_value(options->certificates, strlen(options->certificates)));
     json_put(spec, "allow_source", json_boolean(options->allow_source));
@@ -425,8 +424,8 @@ static void on_clock(void *data)
 
 /*** The beginning ***/
 
-struct package_job *job_new(struct packages *packages, const char *name, char **requirements,
-                            size_t n)
+struct package_job *job_new(struct packages *packages, const struct package_image *image,
+                            const char *name, char **requirements, size_t n)
 {
     struct package_job *job = xcalloc(1, sizeof(*job));
     list_init(&job->waits);
@@ -434,6 +433,8 @@ struct package_job *job_new(struct packages *packages, const char *name, char **
     packages->users++;
     packages->n_jobs++;
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
+    job->image = image->number;
+    job->home = image->name ? xasprintf("the image %s", image->name) : xstrdup("the runtime");
     job->requirements = requirements;
     job->n_requirements = n;
     job->clock = timer_new(packages->loop, on_clock, job);
@@ -468,7 +469,8 @@ static struct sandbox_plan installer_plan(const struct packages_options *options
 void job_start(struct package_job *job)
 {
     struct packages *packages = job->packages;
-    const struct sandbox_plan plan = installer_plan(&packages->options);
+    struct sandbox_plan plan = installer_plan(&packages->options);
+    plan.image = job->image;
     job->running = true;
     packages->n_running++;
     timer_start(job->clock, packages->options.timeout_ms);

@@ -132,8 +132,8 @@ static struct package_set *find_set(struct packages *packages, const char *name)
 
 /* Everything that decides what comes out of an install, so that equal names mean equal sets. Which
  * version is newest changes with time: a set without exact versions is made anew now and then. */
-static void name_set(const struct packages *packages, char *const *requirements, size_t n,
-                     char ret[static SHELF_NAME_SIZE])
+static void name_set(const struct packages *packages, uint64_t image, char *const *requirements,
+                     size_t n, char ret[static SHELF_NAME_SIZE])
 {
     const struct packages_options *options = &packages->options;
     struct utsname host = { 0 };
@@ -145,7 +145,7 @@ static void name_set(const struct packages *packages, char *const *requirements,
     json_push(key, json_string("belljar packages 2"));
     json_push(key, json_text_value(options->python, strlen(options->python)));
     json_push(key, json_text_value(options->interpreter, strlen(options->interpreter)));
-    const char *origin = engine_origin(packages->guests);
+    const char *origin = engine_origin(packages->guests, image);
     json_push(key, json_text_value(origin, strlen(origin)));
     json_push(key, json_integer(options->installer));
     json_push(key, json_text_value(options->index, strlen(options->index)));
@@ -270,8 +270,9 @@ static struct package_job *find_job(struct packages *packages, const char *name)
 }
 
 /* Takes the requirements. */
-static int wait_for_job(struct packages *packages, struct package_wait *wait, const char *name,
-                        char **requirements, size_t n, struct err *err)
+static int wait_for_job(struct packages *packages, struct package_wait *wait,
+                        const struct package_image *image, const char *name, char **requirements,
+                        size_t n, struct err *err)
 {
     struct package_job *job = find_job(packages, name);
     size_t most = packages->options.max_parallel + packages->options.max_queue;
@@ -279,7 +280,7 @@ static int wait_for_job(struct packages *packages, struct package_wait *wait, co
         if (job)
             requirements_free(requirements, n);
         else
-            job = job_new(packages, name, requirements, n);
+            job = job_new(packages, image, name, requirements, n);
         wait->job = job;
         list_add_tail(&job->waits, &wait->link);
         start_next(packages);
@@ -313,16 +314,16 @@ int packages_check(const struct packages *packages, const char *const *names, si
     return requirements ? 0 : -err->code;
 }
 
-int packages_install(struct packages *packages, const char *const *names, size_t n,
-                     const struct package_events *events, void *data, struct package_wait **ret,
-                     struct err *err)
+int packages_install(struct packages *packages, const struct package_image *image,
+                     const char *const *names, size_t n, const struct package_events *events,
+                     void *data, struct package_wait **ret, struct err *err)
 {
     size_t count = 0;
     char name[SHELF_NAME_SIZE];
     char **requirements = read_names(packages, names, n, &count, err);
     if (!requirements)
         return -err->code;
-    name_set(packages, requirements, count, name);
+    name_set(packages, image->number, requirements, count, name);
 
     struct package_wait *wait = xcalloc(1, sizeof(*wait));
     list_init(&wait->link);
@@ -332,7 +333,7 @@ int packages_install(struct packages *packages, const char *const *names, size_t
     if (wait->set) {
         requirements_free(requirements, count);
         serve(packages, wait);
-    } else if (wait_for_job(packages, wait, name, requirements, count, err) < 0) {
+    } else if (wait_for_job(packages, wait, image, name, requirements, count, err) < 0) {
         free(wait);
         return -err->code;
     }

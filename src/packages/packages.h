@@ -30,7 +30,6 @@ struct packages_options {
     uint32_t uid;            /* who the server will be */
     const char *python;      /* the interpreter, as sandboxes see it */
     const char *interpreter; /* what changes when that is another; part of a set's name */
-    const char *image;       /* where it is, for people; "" : in the runtime */
     enum package_installer installer;
     const char *index; /* a URL, "" : the installer's default, "none" */
     const char *const *trusted_hosts;
@@ -81,14 +80,20 @@ struct package_events {
     void (*on_done)(const struct package_result *result, void *data);
 };
 
+/* Of the sandboxes that are to use what is installed: it is installed in one of the same. */
+struct package_image {
+    uint64_t number;  /* as struct sandbox_plan counts them */
+    const char *name; /* for people; NULL: there are no images, all is in the runtime */
+};
+
 /* Whether packages_install() would take these names: 0, or -EINVAL and err. */
 int packages_check(const struct packages *packages, const char *const *names, size_t n,
                    struct err *err);
 /* 0, and exactly one on_done follows unless cancelled; or -EINVAL a bad name or too many, -EAGAIN the
  * queue is full, and err. */
-int packages_install(struct packages *packages, const char *const *names, size_t n,
-                     const struct package_events *events, void *data, struct package_wait **ret,
-                     struct err *err);
+int packages_install(struct packages *packages, const struct package_image *image,
+                     const char *const *names, size_t n, const struct package_events *events,
+                     void *data, struct package_wait **ret, struct err *err);
 /* No callback afterwards. The last who waits ends the install. */
 void packages_cancel(struct package_wait *wait);
 

@@ -61,6 +61,8 @@ struct package_job {
     struct list waits;
     struct packages *packages;
     char name[SHELF_NAME_SIZE];
+    uint64_t image;
+    char *home; /* where the installer is, for people */
     char **requirements;
     size_t n_requirements;
     bool running, over;
@@ -86,8 +88,8 @@ struct package_job {
     int hold;
 };
 
-struct package_job *job_new(struct packages *packages, const char *name, char **requirements,
-                            size_t n);
+struct package_job *job_new(struct packages *packages, const struct package_image *image,
+                            const char *name, char **requirements, size_t n);
 void job_start(struct package_job *job);
 /* Ends it, whatever it is at; nobody is told. */
 void job_abort(struct package_job *job);

@@ -142,9 +142,6 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
         return refuse_all(err);
-    if (session->image > 0)
-        return err_set(err, EOPNOTSUPP, "packages are made for the image %.200s, not for %.200s",
-                       options->images[0], session_image(session));
     size_t times = session->packages.n_sets + count_installs(session);
     if (installs_of_owner(session) >= options->max_installs_per_owner)
         return err_set(err, EAGAIN, "%zu of your installs are under way, the limit; wait for one",
@@ -159,7 +156,8 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     install->events = *events;
     install->data = data;
     install->started_ms = clock_ms();
-    int r = packages_install(options->packages, packages, n, &package_events, install,
+    const struct package_image image = { session->image, session_image(session) };
+    int r = packages_install(options->packages, &image, packages, n, &package_events, install,
                              &install->wait, err);
     if (r < 0) {
         free(install);

@@ -67,13 +67,6 @@ def test_one_that_the_engine_lacks_is_an_error_until_it_is_there(docker, jar, ma
     jar.close_session(session)
 
 
-def test_packages_are_not_made_for_another_image(jar, other):
-    session = jar.tool("start_session", image=other)["session_id"]
-    with pytest.raises(ToolError, match="packages"):
-        jar.tool("install_packages", packages=["six"], session_id=session)
-    jar.close_session(session)
-
-
 def test_without_a_choice_nothing_can_be_chosen(docker, usual, other):
     with containers.start(docker, usual, "--no-pool-enabled") as jar:
         with pytest.raises(ToolError, match="image: there is nothing to choose on this server"):

@@ -364,6 +364,20 @@ def test_another_image_has_packages_of_its_own(ready, wheelhouse):
             assert len(other.sets()) == 2
 
 
+def test_packages_fit_the_image_that_a_session_chose(ready, wheelhouse):
+    other, bare = image_of(images.pip, ready), images.base(ready)
+    with offline(ready, wheelhouse, "--docker-images", f"{other},{bare}") as shop:
+        for _ in range(2):
+            session = shop.jar.tool("start_session", image=other)["session_id"]
+            said = shop.install("needs", session=session)
+            run = shop.cell("import needs; print(needs.plain.version)", session)
+            assert run.stdout == "2.0\n", run
+        assert said["cached"] and not shop.install("needs")["cached"]
+        session = shop.jar.tool("start_session", image=bare)["session_id"]
+        with pytest.raises(ToolError, match=f"neither uv nor pip in the image {bare}"):
+            shop.install("plain", session=session)
+
+
 def test_a_network_that_the_engine_lacks_is_said(ready, wheelhouse):
     with offline(ready, wheelhouse, "--docker-install-network=nowhere") as shop:
         with pytest.raises(ToolError, match="nowhere"):

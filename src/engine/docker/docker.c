@@ -343,9 +343,9 @@ static int docker_list_all(const struct engine_options *options, json_t *ret, st
     return r;
 }
 
-static const char *docker_origin(const struct engine *engine)
+static const char *docker_origin(const struct engine *engine, uint64_t image)
 {
-    return docker_prepared(container_of(engine, struct docker, base))->images[0].id;
+    return docker_prepared(container_of(engine, struct docker, base))->images[image].id;
 }
 
 static json_t *docker_report(const struct engine *engine)
