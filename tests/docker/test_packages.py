@@ -373,6 +373,9 @@ def test_packages_fit_the_image_that_a_session_chose(ready, wheelhouse):
             run = shop.cell("import needs; print(needs.plain.version)", session)
             assert run.stdout == "2.0\n", run
         assert said["cached"] and not shop.install("needs")["cached"]
+        both = {"image": other, "packages": ["plain==1.0"]}
+        session = shop.jar.tool("start_session", SLOW, **both)["session_id"]
+        assert shop.cell("import plain; print(plain.version)", session).stdout == "1.0\n"
         session = shop.jar.tool("start_session", image=bare)["session_id"]
         with pytest.raises(ToolError, match=f"neither uv nor pip in the image {bare}"):
             shop.install("plain", session=session)
