@@ -6,9 +6,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &command_serve,  &command_run,           &command_doctor,
-    &command_config, &command_client_config, &command_image,
-    &command_help,   &command_version,       NULL,
+    &command_serve, &command_run,      &command_doctor, &command_config,  &command_client_config,
+    &command_image, &command_sessions, &command_help,   &command_version, NULL,
 };
 
 /* One sentence for a mistake of the user; what failed later is an event for the log. */

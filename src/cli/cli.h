@@ -88,6 +88,7 @@ extern const struct command command_help;
 extern const struct command command_image;
 extern const struct command command_run;
 extern const struct command command_serve;
+extern const struct command command_sessions;
 extern const struct command command_version;
 
 #endif

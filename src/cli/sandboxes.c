@@ -16,9 +16,11 @@
 
 /*** Where state is kept ***/
 
-static char *default_state_dir(void)
+char *sandboxes_state_dir(const struct config *config)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (config->state_dir[0])
+        return xstrdup(config->state_dir);
     if (geteuid() == 0)
         return xstrdup("/run/belljar");
     if (runtime && runtime[0] == '/')
@@ -182,9 +184,9 @@ static bool forks_kernels(const struct config *config)
     return config->zygote && config->pool_enabled && !uses_docker(config);
 }
 
-static struct session_options session_options(const struct guest_options *guest,
-                                              const struct config *config,
-                                              struct packages *packages, struct store *store)
+static struct session_options session_options(const struct sandboxes *sandboxes,
+                                              const struct guest_options *guest,
+                                              const struct config *config, struct store *store)
 {
     /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
     size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
@@ -216,7 +218,7 @@ static struct session_options session_options(const struct guest_options *guest,
                          .figure_height = config->figure_height },
         .strip_ansi = config->strip_ansi,
         .state_bytes = config->state_limit,
-        .packages = packages,
+        .packages = sandboxes->installer.packages,
         .max_package_sets = (size_t)config->package_max_sets,
         .max_installs_per_owner = (size_t)config->package_max_per_client,
         .python = python_program(config),
@@ -228,7 +230,8 @@ static struct session_options session_options(const struct guest_options *guest,
         .kernel_pool_max = (size_t)config->pool_size,
         .fork_kernels = forks_kernels(config),
         .preload = forks_kernels(config) ? NULL : guest->preload,
-        .image = uses_docker(config) ? config->docker_image : NULL,
+        .images = sandboxes->images,
+        .n_images = sandboxes->n_images,
         .working_dir = uses_docker(config) ? config->docker_working_dir : "",
         .pool_max_creations = (size_t)config->pool_max_creations,
         .pool_max_age_ms = config->pool_max_age_ms,
@@ -265,7 +268,6 @@ struct engine_docker docker_options(const struct config *config)
 {
     return (struct engine_docker){ .host = config->docker_host,
                                    .cert_path = config->docker_cert_path,
-                                   .image = config->docker_image,
                                    .runtime = config->docker_runtime,
                                    .working_dir = config->docker_working_dir,
                                    .user = config->docker_user,
@@ -281,12 +283,20 @@ static void say_what_is_unused(const struct config *config)
         log_warning("runtime is not used by the docker engine; the Python of docker.image is");
 }
 
+static void list_images(struct sandboxes *sandboxes, const struct config *config)
+{
+    const struct config_list *more = &config->docker_images;
+    sandboxes->images = xcalloc(1 + more->count, sizeof(*sandboxes->images));
+    sandboxes->images[sandboxes->n_images++] = config->docker_image;
+    for (size_t i = 0; i < more->count; i++)
+        sandboxes->images[sandboxes->n_images++] = more->items[i];
+}
+
 static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
                        bool strict, struct err *err)
 {
     char instance[RANDOM_ID_SIZE];
-    auto_free char *state_dir =
-        config->state_dir[0] ? xstrdup(config->state_dir) : default_state_dir();
+    auto_free char *state_dir = sandboxes_state_dir(config);
     struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
@@ -317,10 +327,14 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         r = make_state_dir(state_dir, err);
     if (r < 0)
         return r;
-    if (uses_docker(config))
+    if (uses_docker(config)) {
         say_what_is_unused(config);
-    else
+        list_images(sandboxes, config);
+        options.docker.images = sandboxes->images;
+        options.docker.n_images = sandboxes->n_images;
+    } else {
         installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
+    }
     installer_take_ids(&sandboxes->installer, &options, &installer);
     options.packages = installer_shown_dir(&sandboxes->installer);
     r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
@@ -359,8 +373,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
         return r;
     }
     say_what_is_missing(ret->engine);
-    const struct session_options options =
-        session_options(&ret->guest, config, ret->installer.packages, store);
+    const struct session_options options = session_options(ret, &ret->guest, config, store);
     ret->sessions = sessions_new(loop, ret->engine, &options);
     ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
@@ -380,8 +393,7 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
         free(more);
         return r;
     }
-    struct session_options options =
-        session_options(&more->guest, config, sandboxes->installer.packages, store);
+    struct session_options options = session_options(sandboxes, &more->guest, config, store);
     options.kernel_pool_size = 0; /* what is made ahead is for the chosen profile */
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);
@@ -418,5 +430,6 @@ void sandboxes_close(struct sandboxes *sandboxes)
     installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
     guest_options_done(&sandboxes->guest);
+    free(sandboxes->images);
     *sandboxes = (struct sandboxes){ 0 };
 }

@@ -20,6 +20,9 @@ struct sandboxes {
     struct installer installer;
     struct toolbox toolbox;
     struct guest_options guest;
+    const char **
+        images; /* of the docker engine: its own, then those that sessions may ask for; else NULL */
+    size_t n_images;
     struct more_sandboxes { /* of the other profiles */
         struct more_sandboxes *next;
         struct guest_options guest;
@@ -27,8 +30,11 @@ struct sandboxes {
     } * more;
 };
 
-/* What concerns the docker engine; borrows from `config`. */
+/* What concerns the docker engine, but for the images; borrows from `config`. */
 struct engine_docker docker_options(const struct config *config);
+
+/* state_dir, or where it is when that is not set; owned by the caller. */
+char *sandboxes_state_dir(const struct config *config);
 
 /* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
  * failure nothing is left. */

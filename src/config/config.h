@@ -107,6 +107,7 @@ struct config {
 
     /* The docker engine */
     char *docker_host, *docker_cert_path;
+    struct config_list docker_images;
     char *docker_image, *docker_runtime, *docker_user, *docker_working_dir;
     uint64_t docker_timeout_ms, docker_build_timeout_ms;
 

@@ -448,6 +448,11 @@ const struct option config_options[] = {
         .allowed = "a name such as python:3.12 or python@sha256:...",
         .help = "The image that sandboxes run. It needs no part of belljar; the languages that are to "
                 "be run must be in it.") },
+    { DOCKER, LIST("docker.images", docker_images, "", 0, 64, .placeholder = "IMAGE,...",
+        .check = is_image,
+        .allowed = "names such as python:3.12 or python@sha256:...",
+        .help = "Other images that a session may ask for (start_session). None is made ahead, and "
+                "packages are not installed for them.") },
     { DOCKER, STRING("docker.runtime", docker_runtime, "", 0, 64, .placeholder = "NAME",
         .check = is_profile_name,
         .allowed = "a name of letters, digits, '_', '.' or '-'",

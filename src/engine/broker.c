@@ -4,11 +4,15 @@
 #include "base/log.h"
 #include "base/loop.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    TICK_MS = 1000,
+    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
+    REFILL_MS = 5, /* before it is filled again: the processors are for whoever has just come */
+    TICK_MS =
+        1000, /* how often the pool's ages are looked at, and a failed filling is tried again */
     PAUSE_MIN_MS = 1000, /* after the pool could not be filled; each pause twice as long */
     PAUSE_MAX_MS = 30 * 1000,
 };
@@ -38,13 +42,15 @@ struct broker {
     struct broker_maker maker;
     struct list waiting, settled, makings, pool;
     size_t n_makings;
-    struct timer *deliver, *tick;
+    struct timer *deliver, *tick, *refill;
+    bool filling; /* the pool, until it is full or who comes has time */
     uint64_t not_before_ms, pause_ms;
+    struct err shut; /* code 0: it is not */
 };
 
 static bool same_plan(const struct sandbox_plan *a, const struct sandbox_plan *b)
 {
-    _Static_assert(sizeof(*a) == 10 * sizeof(uint64_t), "no padding to compare");
+    _Static_assert(sizeof(*a) == 11 * sizeof(uint64_t), "no padding to compare");
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 
@@ -152,23 +158,39 @@ static size_t makings_for_pool(const struct broker *broker)
     return count;
 }
 
-/* Callers first, then the pool. */
-static void pump(struct broker *broker)
+static void fill_pool(struct broker *broker)
 {
-    struct err err;
-    list_each (struct pending, pending, &broker->waiting, link) {
-        if (broker->n_makings >= broker->options.max_makings)
-            return;
-        if (!is_served(broker, pending) && make(broker, &pending->plan, &err) < 0)
-            refuse(broker, pending, &err);
-    }
     const struct engine_stats *stats = stats_of(broker);
-    if (!broker->options.pooled || clock_ms() < broker->not_before_ms)
+    struct err err;
+    if (!broker->filling || clock_ms() < broker->not_before_ms)
         return;
     while (broker->n_makings < broker->options.max_makings &&
            stats->pool_ready + makings_for_pool(broker) < broker->options.size)
         if (make(broker, &broker->options.plan, &err) < 0)
             return;
+    broker->filling = stats->pool_ready < broker->options.size;
+}
+
+/* Callers first, then the pool. */
+void broker_pump(struct broker *broker)
+{
+    list_each (struct pending, pending, &broker->waiting, link) {
+        struct err err;
+        if (broker->shut.code || broker->n_makings >= broker->options.max_makings)
+            return;
+        int r = is_served(broker, pending) ? 0 : make(broker, &pending->plan, &err);
+        if (r == -EBUSY)
+            return;
+        if (r < 0)
+            refuse(broker, pending, &err);
+    }
+    if (!broker->shut.code)
+        fill_pool(broker);
+}
+
+int broker_make(struct broker *broker, struct err *err)
+{
+    return make(broker, &broker->options.plan, err);
 }
 
 void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct sandbox *sandbox)
@@ -180,6 +202,7 @@ void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct 
     bool for_pool = broker->options.pooled && same_plan(plan, &broker->options.plan) &&
                     stats_of(broker)->pool_ready < broker->options.size;
     if (pending) {
+        broker->not_before_ms = 0; /* all is well again */
         hand_over(broker, pending, sandbox);
     } else if (for_pool) {
         struct ready *ready = xcalloc(1, sizeof(*ready));
@@ -190,7 +213,7 @@ void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct 
     } else {
         broker->maker.discard(sandbox);
     }
-    pump(broker);
+    broker_pump(broker);
 }
 
 static void pause_filling(struct broker *broker)
@@ -212,7 +235,7 @@ void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const
         stats_of(broker)->failures_total++;
     }
     pause_filling(broker);
-    pump(broker);
+    broker_pump(broker);
 }
 
 /*** The pool ***/
@@ -238,6 +261,24 @@ bool broker_lost(struct broker *broker, const struct sandbox *sandbox)
     return false;
 }
 
+static void refill(void *data)
+{
+    struct broker *broker = data;
+    broker->filling = broker->options.pooled;
+    broker_pump(broker);
+}
+
+/* Somebody has taken one, or found none. While more than half are left each of them puts the filling off, so
+ * that several who come at once are served first; below that the first of them has set the time. */
+static void refill_later(struct broker *broker)
+{
+    bool plenty = stats_of(broker)->pool_ready * 2 > broker->options.size;
+    if (plenty)
+        broker->filling = false;
+    if (plenty || (!broker->filling && !timer_active(broker->refill)))
+        timer_start(broker->refill, REFILL_MS);
+}
+
 static void on_tick(void *data)
 {
     struct broker *broker = data;
@@ -245,7 +286,23 @@ static void on_tick(void *data)
     list_each (struct ready, ready, &broker->pool, link)
         if (age && now - ready->since_ms >= age)
             broker->maker.discard(take_out(broker, ready));
-    pump(broker);
+    if (!timer_active(broker->refill))
+        broker->filling = broker->options.pooled;
+    broker_pump(broker);
+}
+
+static void empty_pool(struct broker *broker)
+{
+    while (!list_empty(&broker->pool))
+        broker->maker.discard(take_out(broker, list_first(struct ready, &broker->pool, link)));
+}
+
+void broker_shut(struct broker *broker, const struct err *err)
+{
+    broker->shut = *err;
+    while (!list_empty(&broker->waiting))
+        refuse(broker, list_first(struct pending, &broker->waiting, link), err);
+    empty_pool(broker);
 }
 
 /*** For the engine ***/
@@ -262,10 +319,11 @@ struct broker *broker_new(uv_loop_t *loop, struct engine *engine,
     struct list *lists[] = { &broker->waiting, &broker->settled, &broker->makings, &broker->pool };
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
         list_init(lists[i]);
-    broker->not_before_ms = clock_ms() + options->first_ms;
     broker->deliver = timer_new(loop, deliver, broker);
     broker->tick = timer_new(loop, on_tick, broker);
+    broker->refill = timer_new(loop, refill, broker);
     timer_repeat(broker->tick, TICK_MS);
+    timer_start(broker->refill, FILL_MS);
     return broker;
 }
 
@@ -279,10 +337,10 @@ void broker_free(struct broker *broker)
         free(pending);
     list_each (struct making, making, &broker->makings, link)
         free(making);
-    while (!list_empty(&broker->pool))
-        broker->maker.discard(take_out(broker, list_first(struct ready, &broker->pool, link)));
+    empty_pool(broker);
     timer_free(broker->deliver);
     timer_free(broker->tick);
+    timer_free(broker->refill);
     free(broker);
 }
 
@@ -293,6 +351,10 @@ struct engine_pending *broker_start(struct broker *broker, const struct sandbox_
     pending->base = (struct engine_pending){ broker->engine, on_started, data };
     pending->plan = *plan;
     list_add_tail(&broker->waiting, &pending->link);
+    if (broker->shut.code) {
+        refuse(broker, pending, &broker->shut);
+        return &pending->base;
+    }
     bool pooled = broker->options.pooled && same_plan(plan, &broker->options.plan);
     if (pooled && !list_empty(&broker->pool)) {
         stats_of(broker)->pool_hits++;
@@ -301,7 +363,8 @@ struct engine_pending *broker_start(struct broker *broker, const struct sandbox_
     } else {
         stats_of(broker)->pool_misses += broker->options.pooled;
     }
-    pump(broker);
+    refill_later(broker);
+    broker_pump(broker);
     return &pending->base;
 }
 

@@ -15,8 +15,8 @@ struct broker;
 
 struct broker_maker {
     void *data;
-    /* Begins one: broker_made() or broker_failed() follows, not from in here. Negative and err: there is no
-     * place for another. */
+    /* Begins one: broker_made() or broker_failed() follows, not from in here. -EBUSY: there is no place now,
+     * and broker_pump() will be called when there is; else negative and err: there will be none. */
     int (*make)(void *data, const struct sandbox_plan *plan, struct err *err);
     /* One that nobody wants. */
     void (*discard)(struct sandbox *sandbox);
@@ -28,7 +28,6 @@ struct broker_options {
     size_t size;
     size_t max_makings;  /* at once */
     uint64_t max_age_ms; /* in the pool; 0: any */
-    uint64_t first_ms;   /* until the pool is first filled */
 };
 
 /* Counts in engine->stats: pool, failures, open and all sandboxes. */
@@ -37,12 +36,19 @@ struct broker *broker_new(uv_loop_t *loop, struct engine *engine,
 /* Callers are forgotten, what is in the pool is discarded. NULL is fine. */
 void broker_free(struct broker *broker);
 
+/* One for the pool, before anybody asks; as broker_maker.make() says. */
+int broker_make(struct broker *broker, struct err *err);
+
 struct engine_pending *broker_start(struct broker *broker, const struct sandbox_plan *plan,
                                     engine_started_fn *on_started, void *data);
 void broker_cancel(struct broker *broker, struct engine_pending *pending);
 
 void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct sandbox *sandbox);
 void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const struct err *err);
+/* There may be a place for another now. */
+void broker_pump(struct broker *broker);
+/* There will be no more: whoever waits or comes hears why; what is in the pool is discarded. */
+void broker_shut(struct broker *broker, const struct err *err);
 /* It has died. True: it was in the pool, which has let go of it; false: it is somebody's. */
 bool broker_lost(struct broker *broker, const struct sandbox *sandbox);
 

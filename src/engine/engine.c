@@ -52,6 +52,13 @@ size_t engine_checks(const char *name, const struct engine_options *options,
     return ops ? ops->checks(options, ret) : 0;
 }
 
+int engine_list(const char *name, const struct engine_options *options, json_t *ret,
+                struct err *err)
+{
+    const struct engine_ops *ops = find(name);
+    return ops ? ops->list(options, ret, err) : 0;
+}
+
 void engine_close(struct engine *engine)
 {
     if (engine)

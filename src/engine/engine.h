@@ -39,7 +39,7 @@ struct sandbox_limits {
 
 struct sandbox_plan {
     struct sandbox_limits limits;
-    /* later: workspace on disk, image */
+    uint64_t image; /* which of engine_docker.images; other engines have one, 0 */
 };
 
 /* What the host enforces; the engine's own words for people are in engine_report(). */
@@ -85,9 +85,10 @@ struct engine_network {
 
 /* Containers of an engine that speaks Docker's interface, perhaps on another machine. */
 struct engine_docker {
-    const char *host;      /* as DOCKER_HOST; "" : the usual socket */
-    const char *cert_path; /* of ca.pem, cert.pem and key.pem; "" : without TLS */
-    const char *image;
+    const char *host;          /* as DOCKER_HOST; "" : the usual socket */
+    const char *cert_path;     /* of ca.pem, cert.pem and key.pem; "" : without TLS */
+    const char *const *images; /* what a plan may ask for; the first must be there */
+    size_t n_images;
     const char *runtime;     /* "" : the engine's own choice */
     const char *working_dir; /* where code begins; made if it is not there; "" : nowhere special */
     const char *user;        /* "UID" or "UID:GID"; "" : each sandbox has a uid of its own */
@@ -146,6 +147,13 @@ enum { ENGINE_CHECKS_MAX = 16 };
  * many rows it has filled. Of the options only uid_base, uid_count, rootfs and docker count. */
 size_t engine_checks(const char *name, const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX]);
+
+/* What there is of sandboxes, of all servers that use this container engine, or this state directory with the
+ * native engine, for people: adds an object to the array `ret` for each. "sandbox" is its name, "instance" the
+ * server's; "server" says whether that is "running", "gone", or "unknown" for its state is elsewhere. Of the
+ * options only state_dir and docker count. Looks, and changes nothing. */
+int engine_list(const char *name, const struct engine_options *options, json_t *ret,
+                struct err *err);
 
 /* Layers that are active. */
 unsigned engine_layers(const struct engine *engine);

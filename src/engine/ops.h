@@ -15,6 +15,7 @@ struct engine_ops {
     void (*close)(struct engine *engine);
     size_t (*checks)(const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX]);
+    int (*list)(const struct engine_options *options, json_t *ret, struct err *err);
     json_t *(*report)(const struct engine *engine);
     struct engine_pending *(*start)(struct engine *engine, const struct sandbox_plan *plan,
                                     engine_started_fn *on_started, void *data);

@@ -123,11 +123,11 @@ static size_t installs_of_owner(const struct session_ref *session)
 
 static int refuse_all(const struct sessions *sessions, struct err *err)
 {
-    const char *image = sessions->options.image;
-    if (image)
+    const struct session_options *options = &sessions->options;
+    if (options->n_images)
         return err_set(err, EOPNOTSUPP,
                        "packages cannot be installed in containers; put them into the image %.300s",
-                       image);
+                       options->images[0]);
     return err_set(err, EOPNOTSUPP, "packages cannot be installed on this server");
 }
 
@@ -147,6 +147,9 @@ int session_install_in(struct session_ref *session, const char *const *packages,
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
         return refuse_all(session->sessions, err);
+    if (session->image > 0)
+        return err_set(err, EOPNOTSUPP, "packages are made for the image %.200s, not for %.200s",
+                       options->images[0], session_image(session));
     size_t times = session->packages.n_sets + count_installs(session);
     if (installs_of_owner(session) >= options->max_installs_per_owner)
         return err_set(err, EAGAIN, "%zu of your installs are under way, the limit; wait for one",

@@ -73,6 +73,7 @@ struct session_ref {
     enum session_state state;
     unsigned holds; /* frames on the stack that will look at it again */
     struct sandbox_limits limits;
+    size_t image;          /* of session_options.images */
     char **env;            /* "NAME=value" for what runs, ends with NULL */
     json_t *kernel_config; /* members of its "configure" message */
     bool configured;       /* the kernel has got them */
@@ -170,8 +171,12 @@ void pool_free(struct pool *pool);
 
 /*** plan.c ***/
 
+/* What its sandbox runs in; NULL: the host's programs. */
+const char *session_image(const struct session_ref *session);
+/* Which of session_options.images, of one that has been checked. */
+size_t plan_image(const struct sessions *sessions, const struct session_plan *plan);
 /* 0, or -EINVAL and err. */
-int plan_check(const struct session_plan *plan, struct err *err);
+int plan_check(const struct sessions *sessions, const struct session_plan *plan, struct err *err);
 /* Fills in env and kernel_config, in place of those that are there. */
 void plan_take(struct session_ref *session, const struct session_plan *plan);
 void plan_done(struct session_ref *session);

@@ -164,9 +164,49 @@ void plan_done(struct session_ref *session)
     session->kernel_config = NULL;
 }
 
-int plan_check(const struct session_plan *plan, struct err *err)
+static bool wants_image(const struct session_plan *plan)
 {
-    int r = session_check_env(plan->env, err);
+    return plan->image && *plan->image;
+}
+
+/* The number of images when it is none of them. */
+static size_t find_image(const struct session_options *options, const char *name)
+{
+    size_t i = 0;
+    while (i < options->n_images && !str_eq(options->images[i], name))
+        i++;
+    return i;
+}
+
+static int check_image(const struct session_options *options, const struct session_plan *plan,
+                       struct err *err)
+{
+    if (!wants_image(plan) || find_image(options, plan->image) < options->n_images)
+        return 0;
+    if (options->n_images < 2)
+        return err_set(err, EINVAL, "image: there is nothing to choose on this server");
+    auto_buf names = BUF_INIT(BUF_NO_CEILING);
+    for (size_t i = 0; i < options->n_images; i++)
+        (void)buf_printf(&names, "%s%s", i ? ", " : "", options->images[i]);
+    return err_set(err, EINVAL, "image: must be one of %.400s", buf_str(&names));
+}
+
+const char *session_image(const struct session_ref *session)
+{
+    const struct session_options *options = &session->sessions->options;
+    return options->n_images ? options->images[session->image] : NULL;
+}
+
+size_t plan_image(const struct sessions *sessions, const struct session_plan *plan)
+{
+    return wants_image(plan) ? find_image(&sessions->options, plan->image) : 0;
+}
+
+int plan_check(const struct sessions *sessions, const struct session_plan *plan, struct err *err)
+{
+    int r = check_image(&sessions->options, plan, err);
+    if (r == 0)
+        r = session_check_env(plan->env, err);
     if (r == 0)
         r = session_check_modules(plan->allowed_modules, "allowed_modules", err);
     if (r == 0)
@@ -178,6 +218,7 @@ void plan_take(struct session_ref *session, const struct session_plan *plan)
 {
     const struct session_options *options = &session->sessions->options;
     plan_done(session);
+    session->image = plan_image(session->sessions, plan);
     json_t *env = options->env ? json_deep_copy(options->env) : json_object();
     json_t *policies = json_array();
     if (plan->env)

@@ -212,7 +212,7 @@ static char *kernel_error(const struct run *run)
 /* Why a program did not start; where programs come from an image, which. */
 static char *explain_failure(const struct run *run, const char *what)
 {
-    const char *image = run->session->sessions->options.image;
+    const char *image = session_image(run->session);
     return xasprintf("%s: %s%s%.300s", what, run->exit.failure, image ? ", in the image " : "",
                      image ? image : "");
 }

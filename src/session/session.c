@@ -176,7 +176,7 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->savers);
     list_init(&session->next_savers);
     session_packages_init(session);
-    const struct sandbox_plan sandbox = { .limits = session->limits };
+    const struct sandbox_plan sandbox = { .limits = session->limits, .image = session->image };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
 }
@@ -213,7 +213,8 @@ static bool is_default(const struct sandbox_limits *limits, const struct session
 static struct session_ref *session_from_pool(struct sessions *sessions,
                                              const struct session_plan *plan)
 {
-    if (!is_default(plan->limits, sessions) || json_object_size(plan->env) > 0)
+    if (!is_default(plan->limits, sessions) || json_object_size(plan->env) > 0 ||
+        plan_image(sessions, plan) > 0)
         return NULL;
     struct session_ref *session = pool_take(sessions->pool);
     if (session && (plan->allowed_modules || plan->blocked_modules)) {
@@ -255,7 +256,7 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     char id[SESSION_ID_MAX + 1];
     if (!plan)
         plan = &defaults;
-    if (choose_id(id, plan, err) < 0 || plan_check(plan, err) < 0)
+    if (choose_id(id, plan, err) < 0 || plan_check(sessions, plan, err) < 0)
         return NULL;
     if (sessions->count >= options->max_sessions) {
         (void)err_set(err, EAGAIN, "the server has %zu sessions open, its limit; try again later",

@@ -74,10 +74,12 @@ struct session_options {
      * Python. There are kernel_pool_size of them; as many as kernel_pool_max while more are asked
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
-    bool fork_kernels;         /* the engine has a zygote, or will have one */
-    const json_t *preload;     /* names of modules that each of them imports by itself, before it is
-                                * needed; borrowed, NULL: none */
-    const char *image;         /* what sandboxes run in, for messages; NULL: the host's programs */
+    bool fork_kernels; /* the engine has a zygote, or will have one */
+    /* Names of modules that each of them imports by itself, before it is needed; borrowed, NULL: none. */
+    const json_t *preload;
+    /* What sandboxes run in, the first unless a plan says otherwise; 0: the host's programs. */
+    const char *const *images;
+    size_t n_images;
     const char *working_dir;   /* where code begins, as guests see it; NULL, "" : /workspace */
     size_t pool_max_creations; /* at once */
     uint64_t pool_max_age_ms;  /* then one that waits is replaced */
@@ -95,6 +97,7 @@ void sessions_free(struct sessions *sessions);
 struct session_plan {
     const char *id; /* caller-chosen: 1-64 of [A-Za-z0-9_.-]; NULL: a new secret */
     const struct sandbox_limits *limits; /* NULL: the defaults */
+    const char *image;                   /* one of session_options.images; NULL, "" : the first */
     const json_t *env;                   /* object of strings: added to the guest's environment */
     const json_t *allowed_modules,
         *blocked_modules; /* arrays of strings: import policy of the kernel */

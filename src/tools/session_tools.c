@@ -18,6 +18,7 @@ struct start_args {
     int64_t memory_mib, processes;
     double cpus;
     int64_t workspace_mib;
+    const char *image;
     const json_t *env;
     bool has_memory, has_processes, has_cpus, has_workspace;
     struct str_list packages;
@@ -34,6 +35,11 @@ static const struct field start_fields[] = {
     FIELD_INT(struct start_args, workspace_mib,
               "Size of /workspace in MiB, at most the server's limit.", RANGE(1, 1 << 20),
               HAS_FLAG(struct start_args, has_workspace)),
+    FIELD_STR(
+        struct start_args, image,
+        "Container image to run in, one that the server offers (docker.images). Leave out for "
+        "the usual one.",
+        .max_len = 300),
     FIELD_JSON(struct start_args, env,
                "Environment variables that the session's code sees: names and texts, such as "
                "{\"TZ\": \"Europe/Berlin\"}."),
@@ -104,7 +110,7 @@ static void start_session(struct mcp_call *call, const void *arguments, void *da
     const struct start_args *args = arguments;
     const struct toolbox *box = data;
     struct sandbox_limits limits = box->limits;
-    const struct session_plan plan = { .limits = &limits, .env = args->env };
+    const struct session_plan plan = { .limits = &limits, .image = args->image, .env = args->env };
     struct err err = { 0 };
     mcp_call_defer(call, NULL, NULL);
     if (packages_can_install(box, &args->packages, &err) < 0 ||

@@ -258,7 +258,7 @@ def test_the_manual_in_docs_is_up_to_date(cli, flag, file):
 
 def test_the_manual_page_names_every_command_and_option(cli):
     page = cli("config", "--man").replace("\\-", "-")
-    for name in ["serve", "run", "doctor", "config", "client-config", "help", "version"]:
+    for name in ["serve", "run", "doctor", "image", "sessions", "config", "help", "version"]:
         assert f"\n.B belljar {name}" in page
     for key in cli.values():
         assert f"\\fB--{key.replace('_', '-').replace('.', '-')}\\fR" in page
@@ -282,10 +282,11 @@ def refusals(cli, key):
     is taken."""
     bad = "no such value"
     path = cli.write("one.yaml", f"# a line before it\n{key}: {bad}\n")
-    flag = f"--{key.replace('_', '-')}"
+    flag = f"--{key.replace('_', '-').replace('.', '-')}"
+    variable = f"BELLJAR_{key.upper().replace('.', '_')}"
     ways = {
         f"flag {flag}": ([f"{flag}={bad}"], {}),
-        f"environment variable BELLJAR_{key.upper()}": ([], {f"BELLJAR_{key.upper()}": bad}),
+        f"environment variable {variable}": ([], {variable: bad}),
         f"{path}:2": (["--config", path], {}),
     }
     for place, (args, env) in ways.items():

@@ -236,3 +236,42 @@ def test_doctor_and_the_server_agree(who):
     with sandboxes.Jar(user=who) as jar:
         for layer in jar.enforced():
             assert layer in text, (layer, text)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------
+
+
+def listed(who, state, *flags):
+    done = subprocess.run(
+        command(who, "sessions", "--state-dir", state, *flags),
+        capture_output=True,
+        env=environment(who),
+        timeout=30 * PATIENCE,
+    )
+    assert done.returncode == 0, done
+    return done.stdout.decode()
+
+
+def test_sessions_lists_sandboxes_and_no_secrets(who):
+    with sandboxes.Jar("--pool-size", "1", "--kernel-pool-size", "0", user=who) as jar:
+        if "memory_limit" not in jar.enforced():
+            pytest.skip("no cgroup for this user on this host")
+        sandboxes.until(lambda: len(json.loads(listed(who, jar.state, "--json"))) == 1, "the pool")
+        held = jar.execute("true").session
+        rows = sandboxes.until(
+            lambda: (
+                (rows := json.loads(listed(who, jar.state, "--json"))) and len(rows) == 2 and rows
+            ),
+            "two sandboxes",
+        )
+        assert {row["server"] for row in rows} == {"running"}
+        assert len({row["sandbox"] for row in rows}) == 2
+        text = listed(who, jar.state)
+        assert text.startswith("SERVER") and text.count("running") == 2 and held not in text
+        state = jar.state
+        jar.stop()
+        assert not os.path.exists(state) or listed(who, state) == ""
+
+
+def test_sessions_of_a_state_directory_that_is_not_there_are_none(who):
+    assert listed(who, "/nowhere/at/all") == ""

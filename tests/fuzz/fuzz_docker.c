@@ -60,6 +60,8 @@ static void try_containers(const struct docker_reply *reply)
     struct err err = { 0 };
     auto_json *names = json_object();
     must_explain(docker_read_names(reply, "l", "v", names, &err), &err);
+    auto_json *rows = json_array();
+    must_explain(docker_read_list(reply, "l", rows, &err), &err);
     struct sandbox_usage usage;
     int r = docker_read_stats(reply, &usage, &err);
     must_explain(r, &err);

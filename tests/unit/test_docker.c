@@ -160,6 +160,23 @@ static void only_containers_with_our_label_are_ours(void **state)
     CHECK_STR("ours", text, "{\"ours\":false}");
 }
 
+static void a_list_has_what_can_be_shown(void **state)
+{
+    (void)state;
+    auto_json *rows = json_array();
+    struct err err;
+    const struct docker_reply reply =
+        reply_of(200, "[{\"Names\":[\"/one\"],\"Labels\":{\"i\":\"1\"},\"Image\":\"a\","
+                      "\"State\":\"\\u001b[2J\",\"Created\":7},"
+                      "{\"Names\":[\"/two\"],\"Labels\":{\"i\":\"../1\"}},"
+                      "{\"Names\":[\"/thr ee\"],\"Labels\":{\"i\":\"1\"}},7]");
+    CHECK_INT("read", docker_read_list(&reply, "i", rows, &err), 0);
+    auto_free char *text = json_text(rows);
+    CHECK_STR("rows", text,
+              "[{\"sandbox\":\"one\",\"instance\":\"1\",\"image\":\"a\",\"state\":\"?\","
+              "\"created\":7}]");
+}
+
 /*** The stream ***/
 
 static void heads_are_judged_when_they_are_whole(void **state)
@@ -357,6 +374,7 @@ int main(void)
         cmocka_unit_test(facts_are_read),
         cmocka_unit_test(refusals_have_words_and_remedies),
         cmocka_unit_test(only_containers_with_our_label_are_ours),
+        cmocka_unit_test(a_list_has_what_can_be_shown),
         cmocka_unit_test(heads_are_judged_when_they_are_whole),
         cmocka_unit_test(pieces_are_the_same_however_they_are_cut),
         cmocka_unit_test(a_container_is_shut_in),

@@ -130,7 +130,7 @@ static struct container_plan container_plan(const struct box *box)
     const struct docker *docker = box->docker;
     uint32_t own = docker->uid_base + (uint32_t)box->slot;
     return (struct container_plan){ .facts = &docker->prepared.facts,
-                                    .image = &docker->prepared.image,
+                                    .image = &docker->prepared.images[box->plan.image],
                                     .runtime = docker->runtime,
                                     .working_dir = docker->working_dir,
                                     .volume = docker->prepared.volume,

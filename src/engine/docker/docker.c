@@ -30,8 +30,7 @@
 enum {
     BURY_MS = 1000,
     CLOSE_MS = 10 * 1000, /* for the removal of all containers at the end */
-    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
-    DEAD_MAX = 64, /* instances that one start cleans up after */
+    DEAD_MAX = 64,        /* instances that one start cleans up after */
     /* In an engine with a user namespace of its own there are 65536 ids, of which images use the lower
      * ones. */
     MAPPED_UID_BASE = 20000,
@@ -93,6 +92,28 @@ static void choose_users(struct docker *docker, const struct engine_options *opt
     docker->uid_next %= docker->uid_count;
 }
 
+/*** Images ***/
+
+struct image_names image_names_copy(const char *const *items, size_t count)
+{
+    struct image_names names = { xcalloc(count, sizeof(*names.items)), count };
+    for (size_t i = 0; i < count; i++)
+        names.items[i] = xstrdup(items[i]);
+    return names;
+}
+
+void image_names_done(struct image_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free((char *)names->items[i]);
+    free(names->items);
+}
+
+static bool has_image(const struct docker *docker, const struct sandbox_plan *plan)
+{
+    return *docker->prepared.images[plan->image].id;
+}
+
 /*** Making ***/
 
 /* Owns all that the worker looks at: the engine may be closed before that is done. */
@@ -101,7 +122,8 @@ struct refresh {
     struct docker *docker; /* NULL: closed meanwhile */
     struct prepare_options options;
     struct docker_target *target; /* a reference */
-    char *image, *instance;
+    struct image_names images;
+    char *instance;
     atomic_bool cancelled;
     struct prepared prepared;
     struct err err;
@@ -111,7 +133,7 @@ struct refresh {
 static void refresh_free(struct refresh *refresh)
 {
     docker_target_unref(refresh->target);
-    free(refresh->image);
+    image_names_done(&refresh->images);
     free(refresh->instance);
     free(refresh);
 }
@@ -136,10 +158,13 @@ static void go_on(struct docker *docker, const struct err *err)
         list_remove(&box->link);
         list_add_tail(&docker->boxes, &box->link);
         box->again = true;
+        struct err none;
         if (err)
             box_failed(box, err);
-        else
+        else if (has_image(docker, &box->plan))
             box_begin(box);
+        else if (docker_no_image(docker->images.items[box->plan.image], &none) < 0)
+            box_failed(box, &none);
     }
 }
 
@@ -167,10 +192,11 @@ static void start_refresh(struct docker *docker)
     struct refresh *refresh = xcalloc(1, sizeof(*refresh));
     refresh->docker = docker;
     refresh->target = docker_target_ref(docker->target);
-    refresh->image = xstrdup(docker->image);
+    refresh->images = image_names_copy(docker->images.items, docker->images.count);
     refresh->instance = xstrdup(docker->instance.id);
     refresh->options = (struct prepare_options){ .target = refresh->target,
-                                                 .image = refresh->image,
+                                                 .images = refresh->images.items,
+                                                 .n_images = refresh->images.count,
                                                  .instance = refresh->instance,
                                                  .timeout_ms = docker->timeout_ms,
                                                  .cancelled = &refresh->cancelled,
@@ -225,12 +251,14 @@ void box_ended(struct box *box)
 static int make(void *data, const struct sandbox_plan *plan, struct err *err)
 {
     struct docker *docker = data;
+    if (plan->image >= docker->images.count)
+        return err_set(err, EINVAL, "there is no such image");
     int slot = docker->own_uids ? take_slot(docker) : -1;
     if (docker->own_uids && slot < 0)
         return err_set(err, EAGAIN, "all %u places for sandboxes are taken", docker->uid_count);
     struct box *box = box_new(docker, plan, slot);
-    if (docker->refresh)
-        hold_back(box);
+    if (docker->refresh || !has_image(docker, plan))
+        hold_back(box); /* perhaps it is there by now */
     else
         box_begin(box);
     return 0;
@@ -277,6 +305,26 @@ static void docker_destroy(struct sandbox *sandbox)
     box_free(box_of(sandbox));
 }
 
+static int docker_list_all(const struct engine_options *options, json_t *ret, struct err *err)
+{
+    struct docker_target *target;
+    size_t i;
+    json_t *row;
+    int r = docker_target_new(&options->docker, &target, err);
+    if (r < 0)
+        return r;
+    const struct prepare_options look = { .target = target,
+                                          .timeout_ms = options->docker.timeout_ms };
+    r = docker_list(&look, ret, err);
+    docker_target_unref(target);
+    json_array_foreach(ret, i, row)
+    {
+        const char *id = json_str(row, "instance");
+        json_put_str(row, "server", instance_server(options->state_dir, INSTANCES_DOCKER, id));
+    }
+    return r;
+}
+
 static json_t *docker_report(const struct engine *engine)
 {
     const struct docker *docker = container_of(engine, struct docker, base);
@@ -284,7 +332,7 @@ static json_t *docker_report(const struct engine *engine)
     json_t *report = json_object();
     json_put_str(report, "version", facts->version);
     json_put_str(report, "api", facts->api);
-    json_put_str(report, "image", docker->image);
+    json_put_str(report, "image", docker->images.items[0]);
     json_put_str(report, "runtime", *docker->runtime ? docker->runtime : facts->runtime);
     json_put_str(report, "cgroup", facts->cgroup_version == 2 ? "v2" : "v1");
     json_put_str(report, "cgroup_driver", facts->cgroup_driver);
@@ -333,7 +381,7 @@ static void docker_close(struct engine *engine)
     docker_target_unref(docker->target);
     free(docker->taken);
     free(docker->seccomp);
-    free(docker->image);
+    image_names_done(&docker->images);
     free(docker->runtime);
     free(docker->working_dir);
     free(docker);
@@ -399,7 +447,8 @@ static int open_parts(struct docker *docker, const struct engine_options *option
     if (r < 0)
         return r;
     const struct prepare_options prepare = { .target = docker->target,
-                                             .image = docker->image,
+                                             .images = docker->images.items,
+                                             .n_images = docker->images.count,
                                              .instance = docker->instance.id,
                                              .timeout_ms = docker->timeout_ms };
     r = docker_prepare(&prepare, &docker->prepared, err);
@@ -428,7 +477,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
     docker->base.ops = &docker_engine_ops;
     docker->loop = loop;
     docker->instance = (struct instance){ .dir = -1, .lock = -1 };
-    docker->image = xstrdup(options->docker.image);
+    docker->images = image_names_copy(options->docker.images, options->docker.n_images);
     docker->runtime = xstrdup(options->docker.runtime);
     docker->working_dir = xstrdup(options->docker.working_dir);
     docker->timeout_ms = options->docker.timeout_ms;
@@ -450,8 +499,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
                                          .plan = options->pool_plan,
                                          .size = options->pool_size,
                                          .max_makings = options->pool_max_creations,
-                                         .max_age_ms = options->pool_max_age_ms,
-                                         .first_ms = FILL_MS };
+                                         .max_age_ms = options->pool_max_age_ms };
     docker->broker =
         broker_new(loop, &docker->base, &pool, &(struct broker_maker){ docker, make, discard });
     docker->bury = timer_new(loop, graves_tend, docker);
@@ -465,6 +513,7 @@ const struct engine_ops docker_engine_ops = {
     .open = docker_open,
     .close = docker_close,
     .checks = docker_checks,
+    .list = docker_list_all,
     .report = docker_report,
     .start = docker_start,
     .cancel = docker_cancel,

@@ -2,7 +2,7 @@
 
 #include "agent/image.h"
 #include "base/log.h"
-#include "base/loop.h"
+#include "engine/docker/ask.h"
 #include "engine/docker/container.h"
 #include "engine/docker/tar.h"
 
@@ -20,92 +20,18 @@
 #error "this machine's name in the container engines' words is not known"
 #endif
 
-/*** Asking and waiting ***/
-
-enum { LOOK_MS = 100 };
-
-struct asker {
-    uv_loop_t loop;
-    struct docker_api *api;
-    struct timer *look; /* at `cancelled` */
-    const atomic_bool *cancelled;
-    struct docker_reply reply;
-    struct buf body; /* the reply's */
-    bool answered;
-};
-
-static void on_look(void *data)
-{
-    struct asker *asker = data;
-    if (!atomic_load(asker->cancelled))
-        return;
-    asker->reply = (struct docker_reply){ .body = "" };
-    (void)err_set(&asker->reply.err, ECANCELED, "the server ends");
-    asker->answered = true;
-}
-
-static void asker_open(struct asker *asker, const struct prepare_options *options)
-{
-    *asker = (struct asker){ .body = BUF_INIT(BUF_NO_CEILING), .cancelled = options->cancelled };
-    (void)uv_loop_init(&asker->loop);
-    asker->api = docker_api_new(&asker->loop, options->target, options->timeout_ms);
-    asker->look = timer_new(&asker->loop, on_look, asker);
-    if (asker->cancelled)
-        timer_repeat(asker->look, LOOK_MS);
-}
-
-static void asker_close(struct asker *asker)
-{
-    timer_free(asker->look);
-    docker_api_free(asker->api);
-    loop_finish(&asker->loop);
-    buf_done(&asker->body);
-}
-
-static void on_reply(const struct docker_reply *reply, void *data)
-{
-    struct asker *asker = data;
-    buf_clear(&asker->body);
-    (void)buf_add(&asker->body, reply->body, reply->len);
-    asker->reply = *reply;
-    asker->reply.body = buf_str(&asker->body);
-    asker->answered = true;
-}
-
-/* The reply is valid until the next. */
-static const struct docker_reply *ask(struct asker *asker, const struct docker_request *request)
-{
-    asker->answered = false;
-    (void)docker_call(asker->api, request, on_reply, asker);
-    while (!asker->answered)
-        (void)uv_run(&asker->loop, UV_RUN_ONCE);
-    return &asker->reply;
-}
-
-static const struct docker_reply *get(struct asker *asker, const char *path)
-{
-    return ask(asker, &(struct docker_request){ .method = "GET", .path = path });
-}
-
-static const struct docker_reply *post(struct asker *asker, const char *path, const json_t *body)
-{
-    auto_free char *text = json_text(body);
-    return ask(asker, &(struct docker_request){
-                          .method = "POST", .path = path, .body = text, .len = strlen(text) });
-}
-
 /*** The engine ***/
 
 static int look(struct asker *asker, struct docker_facts *ret, struct err *err)
 {
-    const struct docker_reply *reply = get(asker, "/version");
+    const struct docker_reply *reply = asker_get(asker, "/version");
     int r = docker_expect(reply, "ask the container engine for its version", err);
     if (r == 0)
         r = docker_read_version(reply, ret, err);
     if (r < 0)
         return r;
     docker_api_version(asker->api, ret->api);
-    reply = get(asker, "/info");
+    reply = asker_get(asker, "/info");
     r = docker_expect(reply, "ask the container engine about its host", err);
     return r < 0 ? r : docker_read_info(reply, ret, err);
 }
@@ -114,8 +40,35 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
 {
     struct asker asker;
     *ret = (struct docker_facts){ 0 };
-    asker_open(&asker, options);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
     int r = look(&asker, ret, err);
+    asker_close(&asker);
+    return r;
+}
+
+/* Containers of belljar's: all, or those of one instance; owned by the caller. */
+static char *list_path(const char *id)
+{
+    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
+    return xasprintf(
+        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
+        "%s%s%%22%%5D%%7D",
+        id ? "%3D" : "", id ? id : "");
+}
+
+int docker_list(const struct prepare_options *options, json_t *ret, struct err *err)
+{
+    struct asker asker;
+    struct docker_facts facts = { 0 };
+    auto_free char *path = list_path(/* id= */ NULL);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
+    int r = look(&asker, &facts, err);
+    if (r == 0) {
+        const struct docker_reply *reply = asker_get(&asker, path);
+        r = docker_expect(reply, "list containers", err);
+        if (r == 0)
+            r = docker_read_list(reply, CONTAINER_LABEL_INSTANCE, ret, err);
+    }
     asker_close(&asker);
     return r;
 }
@@ -129,18 +82,39 @@ static int check_arch(const struct docker_facts *facts, struct err *err)
                    facts->arch);
 }
 
+int docker_no_image(const char *name, struct err *err)
+{
+    return err_set(
+        err, ENOENT,
+        "docker.image: the container engine has no image %s; make it with `belljar image "
+        "build`, or fetch it with `docker pull %s`",
+        name, name);
+}
+
 static int find_image(struct asker *asker, const char *name, struct docker_image *ret,
                       struct err *err)
 {
     auto_free char *path = xasprintf("/images/%s/json", name);
-    const struct docker_reply *reply = get(asker, path);
+    const struct docker_reply *reply = asker_get(asker, path);
     if (reply->status == 404)
-        return err_set(err, ENOENT,
-                       "docker.image: the container engine has no image %s; make it with `belljar "
-                       "image build`, or fetch it with `docker pull %s`",
-                       name, name);
+        return docker_no_image(name, err);
     int r = docker_expect(reply, "look for the image", err);
     return r < 0 ? r : docker_read_image(reply, ret, err);
+}
+
+static int find_images(struct asker *asker, const struct prepare_options *options,
+                       struct prepared *ret, struct err *err)
+{
+    ret->images = xcalloc(options->n_images, sizeof(*ret->images));
+    ret->n_images = options->n_images;
+    for (size_t i = 0; i < options->n_images; i++) {
+        int r = find_image(asker, options->images[i], &ret->images[i], err);
+        if (r < 0 && (i == 0 || r != -ENOENT))
+            return r;
+        if (r < 0)
+            log_warning("docker.images: the container engine has no image %s", options->images[i]);
+    }
+    return 0;
 }
 
 /*** The agent's volume ***/
@@ -164,11 +138,11 @@ static int put_agent(struct asker *asker, const char *container, struct err *err
     auto_free char *path = xasprintf("/containers/%s/archive?path=" CONTAINER_AGENT_DIR, container);
     auto_buf tar = BUF_INIT(BUF_NO_CEILING);
     tar_program(&tar, CONTAINER_AGENT_NAME, agent_image, agent_image_len);
-    return docker_expect(ask(asker, &(struct docker_request){ .method = "PUT",
-                                                              .path = path,
-                                                              .type = "application/x-tar",
-                                                              .body = tar.data,
-                                                              .len = tar.len }),
+    return docker_expect(asker_ask(asker, &(struct docker_request){ .method = "PUT",
+                                                                    .path = path,
+                                                                    .type = "application/x-tar",
+                                                                    .body = tar.data,
+                                                                    .len = tar.len }),
                          "put the agent into its volume", err);
 }
 
@@ -180,18 +154,20 @@ static int fill_volume(struct asker *asker, const struct prepare_options *option
     auto_free char *create = xasprintf("/containers/create?name=%s", name);
     auto_free char *removal = docker_removal_path(name);
     auto_json *volume = json_pack("{s:s}", "Name", prepared->volume);
-    int r = docker_expect(post(asker, "/volumes/create", volume), "make the agent's volume", err);
+    int r =
+        docker_expect(asker_post(asker, "/volumes/create", volume), "make the agent's volume", err);
     if (r < 0)
         return r;
-    const struct container_plan plan = { .image = &prepared->image,
+    const struct container_plan plan = { .image = &prepared->images[0],
                                          .volume = prepared->volume,
                                          .instance = options->instance,
                                          .sandbox = "agent" };
     auto_json *helper = container_helper_json(&plan);
-    r = docker_expect(post(asker, create, helper), "make a container for the agent's volume", err);
+    r = docker_expect(asker_post(asker, create, helper), "make a container for the agent's volume",
+                      err);
     if (r == 0)
         r = put_agent(asker, name, err);
-    (void)ask(asker, &(struct docker_request){ .method = "DELETE", .path = removal });
+    (void)asker_ask(asker, &(struct docker_request){ .method = "DELETE", .path = removal });
     return r;
 }
 
@@ -199,7 +175,7 @@ static int see_to_volume(struct asker *asker, const struct prepare_options *opti
                          const struct prepared *prepared, struct err *err)
 {
     auto_free char *path = xasprintf("/volumes/%s", prepared->volume);
-    const struct docker_reply *reply = get(asker, path);
+    const struct docker_reply *reply = asker_get(asker, path);
     if (reply->status == 200 && !options->refill)
         return 0;
     if (reply->status != 200 && reply->status != 404)
@@ -212,12 +188,12 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
     struct asker asker;
     *ret = (struct prepared){ 0 };
     name_volume(ret->volume, sizeof(ret->volume));
-    asker_open(&asker, options);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
     int r = look(&asker, &ret->facts, err);
     if (r == 0)
         r = check_arch(&ret->facts, err);
     if (r == 0)
-        r = find_image(&asker, options->image, &ret->image, err);
+        r = find_images(&asker, options, ret, err);
     if (r == 0)
         r = see_to_volume(&asker, options, ret, err);
     asker_close(&asker);
@@ -228,7 +204,9 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
 
 void prepared_done(struct prepared *prepared)
 {
-    docker_image_done(&prepared->image);
+    for (size_t i = 0; i < prepared->n_images; i++)
+        docker_image_done(&prepared->images[i]);
+    free(prepared->images);
     *prepared = (struct prepared){ 0 };
 }
 
@@ -305,7 +283,7 @@ bool docker_remove_all(const struct docker_target *target, const char *api, json
         free(all.items);
         return true;
     }
-    asker_open(&all.asker, &(struct prepare_options){ .target = target, .timeout_ms = limit_ms });
+    asker_open(&all.asker, target, limit_ms, /* cancelled= */ NULL);
     docker_api_version(all.asker.api, api);
     struct timer *again = timer_new(&all.asker.loop, ask_for_removals, &all);
     timer_repeat(again, AGAIN_MS);
@@ -326,14 +304,10 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
     struct asker asker;
     struct err err;
     auto_json *names = json_object();
-    /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
-    auto_free char *path = xasprintf(
-        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_LABEL_INSTANCE
-        "%%3D%s%%22%%5D%%7D",
-        id);
-    asker_open(&asker, options);
+    auto_free char *path = list_path(id);
+    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
     docker_api_version(asker.api, api);
-    const struct docker_reply *reply = get(&asker, path);
+    const struct docker_reply *reply = asker_get(&asker, path);
     int r = docker_expect(reply, "list containers", &err);
     if (r == 0)
         r = docker_read_names(reply, CONTAINER_LABEL_INSTANCE, id, names, &err);

@@ -13,7 +13,8 @@
 
 struct prepare_options {
     const struct docker_target *target;
-    const char *image;
+    const char *const *images;
+    size_t n_images;
     const char *instance;
     uint64_t timeout_ms;          /* of one request */
     const atomic_bool *cancelled; /* another thread wants it to end soon; NULL: nobody will */
@@ -22,17 +23,22 @@ struct prepare_options {
 
 struct prepared {
     struct docker_facts facts;
-    struct docker_image image;
+    struct docker_image
+        *images; /* as asked for; of all but the first: "" as id when it is not there */
+    size_t n_images;
     char volume[64];
 };
 
-/* Asks who the engine is, looks for the image, and puts the agent into a volume that is named after its
+/* Asks who the engine is, looks for the images, and puts the agent into a volume that is named after its
  * content unless that has been done. On failure err names the remedy. */
 int docker_prepare(const struct prepare_options *options, struct prepared *ret, struct err *err);
 void prepared_done(struct prepared *prepared);
 
 /* Only the facts: for people who look. */
 int docker_look(const struct prepare_options *options, struct docker_facts *ret, struct err *err);
+
+/* Adds to `ret` what containers of belljar servers there are, as docker_read_list() says. */
+int docker_list(const struct prepare_options *options, json_t *ret, struct err *err);
 
 /* Removes the containers of instances whose servers are dead, and forgets these; closes them all. */
 void docker_clean_dead(const struct prepare_options *options, const char *api,
@@ -43,6 +49,9 @@ void docker_clean_dead(const struct prepare_options *options, const char *api,
  * left. */
 bool docker_remove_all(const struct docker_target *target, const char *api, json_t *names,
                        uint64_t limit_ms);
+
+/* That the engine does not have an image, and the remedy. Returns -ENOENT. */
+int docker_no_image(const char *name, struct err *err);
 
 /* The path by which a container is removed; owned by the caller. */
 char *docker_removal_path(const char *name);

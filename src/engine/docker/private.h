@@ -15,6 +15,13 @@
 
 enum { DOCKER_NAME = 96 };
 
+struct image_names {
+    const char **items;
+    size_t count;
+};
+struct image_names image_names_copy(const char *const *items, size_t count);
+void image_names_done(struct image_names *names);
+
 struct docker {
     struct engine base;
     uv_loop_t *loop;
@@ -22,7 +29,8 @@ struct docker {
     struct docker_api *api;
     struct instance instance;
     struct prepared prepared;
-    char *image, *runtime, *working_dir, *seccomp;
+    struct image_names images; /* as struct sandbox_plan counts them */
+    char *runtime, *working_dir, *seccomp;
     struct seccomp_program filter; /* of guests */
     uint64_t timeout_ms;
     struct broker *broker;

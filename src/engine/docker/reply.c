@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -245,24 +246,73 @@ static bool is_name(const char *text)
     return text && *text && strspn(text, allowed) == strlen(text);
 }
 
+static int read_containers(const struct docker_reply *reply, json_t **ret, struct err *err)
+{
+    int r = read_json(reply, ret, err);
+    if (r == 0 && !json_is_array(*ret))
+        r = err_set(err, EPROTO, "the container engine's list of containers is none");
+    return r;
+}
+
+/* NULL: it has none that could be ours. */
+static const char *name_of(const json_t *container)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(container, "Names"), 0));
+    return name && name[0] == '/' && is_name(name + 1) ? name + 1 : NULL;
+}
+
 int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,
                       json_t *ret, struct err *err)
 {
     auto_json *json = NULL;
     size_t i;
     const json_t *item;
-    int r = read_json(reply, &json, err);
-    if (r == 0 && !json_is_array(json))
-        r = err_set(err, EPROTO, "the container engine's list of containers is none");
+    int r = read_containers(reply, &json, err);
     if (r < 0)
         return r;
     json_array_foreach(json, i, item)
     {
-        const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
-        bool named = name && name[0] == '/' && is_name(name + 1);
+        const char *name = name_of(item);
         /* What the engine was asked to leave out is not ours to remove, whatever it says. */
-        if (named && str_eq(json_str(json_object_get(item, "Labels"), label), value))
-            json_put(ret, name + 1, json_false());
+        if (name && str_eq(json_str(json_object_get(item, "Labels"), label), value))
+            json_put(ret, name, json_false());
+    }
+    return 0;
+}
+
+/* What can stand in a line; anything else is "?". */
+static void put_word(json_t *row, const char *key, const char *text)
+{
+    size_t len = text ? strlen(text) : 0;
+    bool shown = len > 0 && len <= 200;
+    for (size_t i = 0; shown && i < len; i++)
+        shown = isgraph((unsigned char)text[i]);
+    json_put_str(row, key, shown ? text : "?");
+}
+
+int docker_read_list(const struct docker_reply *reply, const char *label, json_t *ret,
+                     struct err *err)
+{
+    auto_json *json = NULL;
+    size_t i;
+    const json_t *item;
+    int r = read_containers(reply, &json, err);
+    if (r < 0)
+        return r;
+    json_array_foreach(json, i, item)
+    {
+        const char *name = name_of(item);
+        const char *instance = json_str(json_object_get(item, "Labels"), label);
+        if (!name || !is_name(instance))
+            continue;
+        json_t *row = json_object();
+        json_put_str(row, "sandbox", name);
+        json_put_str(row, "instance", instance);
+        put_word(row, "image", json_str(item, "Image"));
+        put_word(row, "state", json_str(item, "State"));
+        json_put(row, "created",
+                 json_integer(json_integer_value(json_object_get(item, "Created"))));
+        json_push(ret, row);
     }
     return 0;
 }

@@ -54,6 +54,11 @@ void docker_image_done(struct docker_image *image);
 int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,
                       json_t *ret, struct err *err);
 
+/* GET /containers/json: adds to the array `ret` what it says of each container with that label, in words that can
+ * be shown: "sandbox", "instance" (the label's value), "image", "state", and "created", in seconds since 1970. */
+int docker_read_list(const struct docker_reply *reply, const char *label, json_t *ret,
+                     struct err *err);
+
 /* GET /containers/NAME/stats */
 int docker_read_stats(const struct docker_reply *reply, struct sandbox_usage *ret, struct err *err);
 

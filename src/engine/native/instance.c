@@ -1,6 +1,8 @@
 #include "engine/native/instance.h"
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/num.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -174,6 +176,76 @@ size_t instance_take_dead(const struct instance *instance, struct instance *ret,
     if (dir)
         (void)closedir(dir);
     return count;
+}
+
+/*** Looking ***/
+
+const char *instance_server(const char *state_dir, const char *kind, const char *id)
+{
+    auto_free char *path = xasprintf("%s/%s/%s", state_dir, kind, id);
+    auto_fd fd = good_name(id) ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return "unknown";
+    return flock(fd, LOCK_SH | LOCK_NB) == 0 ? "gone" : "running";
+}
+
+/* The number of a sandbox whose cgroup has this name: "7-guest" (v1) or "7" (v2); -1: it is another's. */
+static int slot_of(const char *name)
+{
+    size_t len = strspn(name, "0123456789");
+    bool own = len > 0 && len < 10 && (!name[len] || str_eq(name + len, "-guest"));
+    int64_t slot;
+    auto_free char *digits = xstrndup(name, len);
+    return own && num_parse_int(digits, 0, INT32_MAX, &slot) == 0 ? (int)slot : -1;
+}
+
+/* One of its cgroup hierarchies has them all. */
+static void list_below(const char *home, const char *id, const char *server, json_t *ret)
+{
+    auto_free char *path = xasprintf("%s/belljar-%s", home, id);
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        int slot = slot_of(entry->d_name);
+        if (slot < 0)
+            continue;
+        auto_free char *name = xasprintf("%s.%d", id, slot);
+        json_t *row = json_object();
+        json_put_str(row, "sandbox", name);
+        json_put_str(row, "instance", id);
+        json_put_str(row, "server", server);
+        json_push(ret, row);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+static void list_one(int dir, const char *id, const char *server, json_t *ret)
+{
+    int fd = openat(dir, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
+    char home[CGROUP_PATH_MAX];
+    if (file && fgets(home, sizeof(home), file)) {
+        home[strcspn(home, "\n")] = '\0';
+        list_below(home, id, server, ret);
+    }
+    if (file)
+        (void)fclose(file);
+}
+
+int instance_list(const char *state_dir, json_t *ret, struct err *err)
+{
+    auto_free char *path = xasprintf("%s/" INSTANCES_NATIVE, state_dir);
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    if (!dir)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "read %s", path);
+    while ((entry = readdir(dir)))
+        if (good_name(entry->d_name))
+            list_one(dirfd(dir), entry->d_name,
+                     instance_server(state_dir, INSTANCES_NATIVE, entry->d_name), ret);
+    (void)closedir(dir);
+    return 0;
 }
 
 void instance_clean_dead(const char *state_dir, const char *id)

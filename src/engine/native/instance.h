@@ -31,6 +31,12 @@ void instance_close(struct instance *instance);
  * for the caller to remove, and then their files. */
 size_t instance_take_dead(const struct instance *instance, struct instance *ret, size_t max);
 
+/* Whether the server of that name is "running" or "gone"; "unknown" when nothing tells of it here. */
+const char *instance_server(const char *state_dir, const char *kind, const char *id);
+/* Adds to `ret` what native sandboxes there are, as engine_list() says; by their cgroups, so none on a host
+ * without. */
+int instance_list(const char *state_dir, json_t *ret, struct err *err);
+
 /* Removes the cgroups and files of instances that nobody holds any more. */
 void instance_clean_others(const struct instance *instance);
 /* The same for one whose server is dead, as soon as nobody holds it. */

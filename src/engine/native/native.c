@@ -1,18 +1,15 @@
 /*
- * The native engine on the server's side: slots, the pool, and the socket to the spawner. Nothing
- * here is privileged and nothing blocks.
+ * The native engine on the server's side: slots, and the socket to the spawner. Nothing here is privileged
+ * and nothing blocks. Who gets what is made, and what is made ahead, is the broker's business.
  *
- * A slot is FREE, CREATING, READY (in the pool), HELD (by whoever asked) or LEAVING. Every creation
- * is for a plan, not for a caller: when it is done, the first caller who waits for such a plan gets
- * it, else the pool. So a caller that comes while the pool is being filled waits for what is nearly
- * done instead of for a start of its own, and one that gives up leaves its sandbox to the next.
+ * A slot is FREE, CREATING, LIVE (in the pool or somebody's) or LEAVING.
  */
 #include "engine/native/open.h"
 
 #include "base/list.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "engine/ops.h"
+#include "engine/broker.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,23 +22,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
-    REFILL_MS = 5, /* before it is filled again: the processors are for whoever has just come */
-    POOL_TICK_MS = 1000, /* how often the pool's ages are looked at, and a failed refill retried */
-    CLOSE_MS = 5000,     /* how long engine_close() waits for the keeper */
-};
+enum { CLOSE_MS = 5000 }; /* how long engine_close() waits for the keeper */
 
-enum slot_state { SLOT_FREE, SLOT_CREATING, SLOT_READY, SLOT_HELD, SLOT_LEAVING };
+enum slot_state { SLOT_FREE, SLOT_CREATING, SLOT_LIVE, SLOT_LEAVING };
 
 struct box {
     struct sandbox base;
     struct native *native;
     unsigned slot;
-    uint64_t ready_ms;
     bool dead, told;
-    struct list link;   /* native.pool when READY, native.dead when that is still to be told */
-    struct list usages; /* of struct usage, in the order asked */
+    struct list link;           /* native.dead, when that is still to be told */
+    struct list usages;         /* of struct usage, in the order asked */
     sandbox_added_fn *on_added; /* NULL: nobody waits for a kernel */
     void *on_added_data;
 };
@@ -49,22 +40,13 @@ struct box {
 struct slot {
     enum slot_state state;
     struct sandbox_plan plan;
-    struct list link; /* native.creations, when CREATING */
-    struct box *box;  /* READY and HELD */
+    struct box *box; /* LIVE */
 };
 
 struct usage {
     struct list link;
     sandbox_usage_fn *on_usage;
     void *data;
-};
-
-struct pending {
-    struct engine_pending base;
-    struct sandbox_plan plan;
-    struct list link;      /* native.waiting or native.settled */
-    struct sandbox *ready; /* settled: what it gets, or NULL and err */
-    struct err err;
 };
 
 struct request {
@@ -79,19 +61,16 @@ struct native {
     char instance[65];
     uv_loop_t *loop;
     uv_poll_t *poll; /* freed by its close callback */
-    struct timer *deliver, *tick, *refill;
-    bool network;       /* as options.network was */
-    bool lost;          /* the spawner is gone */
-    bool refill_failed; /* not before the next tick */
-    bool refilling;     /* the pool is being filled, until it is full or who comes has time */
+    struct broker *broker;
+    struct timer *tell_dead;
+    bool network; /* as options.network was */
+    bool lost;    /* the spawner is gone */
 
     struct slot *slots;
     unsigned next_slot;
     uint64_t serial;
-    size_t n_creating, n_leaving;
-    struct list creations;        /* of struct slot */
-    struct list pool, dead;       /* of struct box */
-    struct list waiting, settled; /* of struct pending */
+    size_t n_leaving;
+    struct list dead; /* of struct box */
     struct list requests;
 };
 
@@ -99,8 +78,6 @@ static struct native *native_of(struct engine *engine)
 {
     return container_of(engine, struct native, base);
 }
-
-static void pump(struct native *native);
 
 /*** To the spawner ***/
 
@@ -140,12 +117,6 @@ static void ask(struct native *native, enum wire_request_kind kind, unsigned slo
 
 /*** Slots ***/
 
-static bool same_plan(const struct sandbox_plan *a, const struct sandbox_plan *b)
-{
-    _Static_assert(sizeof(*a) == 10 * sizeof(uint64_t), "no padding to compare");
-    return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 /* Round robin: an outside uid rests for as long as possible before it is used again. */
 static int find_slot(struct native *native)
 {
@@ -159,22 +130,18 @@ static int find_slot(struct native *native)
     return -EAGAIN;
 }
 
-static int create(struct native *native, const struct sandbox_plan *plan)
+/* As struct broker_maker says. */
+static int make(void *data, const struct sandbox_plan *plan, struct err *err)
 {
+    struct native *native = data;
     int slot = find_slot(native);
+    if (slot < 0 && native->n_leaving > 0)
+        return -EBUSY; /* WIRE_GONE comes in a moment */
     if (slot < 0)
-        return slot;
+        return err_set(err, EAGAIN, "all %u places for sandboxes are taken", native->started.slots);
     native->slots[slot] = (struct slot){ .state = SLOT_CREATING, .plan = *plan };
-    list_add_tail(&native->creations, &native->slots[slot].link);
-    native->n_creating++;
     ask(native, WIRE_CREATE, (unsigned)slot, &plan->limits);
     return 0;
-}
-
-static void created(struct native *native, struct slot *slot)
-{
-    list_remove(&slot->link);
-    native->n_creating--;
 }
 
 static void leaving(struct native *native, struct slot *slot)
@@ -193,10 +160,8 @@ static struct box *box_new(struct native *native, unsigned slot, int fd)
                    (unsigned long long)++native->serial);
     box->native = native;
     box->slot = slot;
-    box->ready_ms = clock_ms();
     list_init(&box->link);
     list_init(&box->usages);
-    native->base.stats.sandboxes_total++;
     return box;
 }
 
@@ -211,51 +176,17 @@ static void box_free(struct box *box)
     free(box);
 }
 
-/* Takes it out of the pool or from its holder, and ends it. */
 static void box_leave(struct box *box)
 {
     struct native *native = box->native;
-    struct slot *slot = &native->slots[box->slot];
-    if (slot->state == SLOT_READY)
-        native->base.stats.pool_ready--;
-    else
-        native->base.stats.sandboxes_open--;
-    leaving(native, slot);
+    leaving(native, &native->slots[box->slot]);
     ask(native, WIRE_DESTROY, box->slot, NULL);
     box_free(box);
 }
 
-/*** Callers who wait ***/
-
-static void settle(struct native *native, struct pending *pending, struct box *box,
-                   const struct err *err)
+static void discard(struct sandbox *sandbox)
 {
-    list_remove(&pending->link);
-    list_add_tail(&native->settled, &pending->link);
-    if (box) {
-        native->slots[box->slot].state = SLOT_HELD;
-        native->base.stats.sandboxes_open++;
-        pending->ready = &box->base;
-    } else {
-        pending->err = *err;
-        native->base.stats.failures_total++;
-    }
-    timer_start(native->deliver, 0); /* from the loop, never from inside a call */
-}
-
-static void pending_free(struct pending *pending)
-{
-    list_remove(&pending->link);
-    free(pending);
-}
-
-static void list_move(struct list *to, struct list *from)
-{
-    while (!list_empty(from)) {
-        struct list *link = from->next;
-        list_remove(link);
-        list_add_tail(to, link);
-    }
+    box_leave(container_of(sandbox, struct box, base));
 }
 
 static void tell_died(struct box *box)
@@ -267,107 +198,34 @@ static void tell_died(struct box *box)
     box->base.on_died(&box->base, box->base.on_died_data); /* may destroy it */
 }
 
-/* Only as many as there were: a caller that starts again at once must not keep the loop. */
-static void deliver(void *data)
+static void tell_dead(void *data)
 {
     struct native *native = data;
-    struct list now = LIST_INIT(now);
-    list_move(&now, &native->settled);
-    while (!list_empty(&now)) {
-        struct pending *pending = list_first(struct pending, &now, link);
-        struct pending done = *pending;
-        pending_free(pending);
-        done.base.on_started(done.ready, done.ready ? NULL : &done.err, done.base.data);
-    }
     while (!list_empty(&native->dead))
         tell_died(list_first(struct box, &native->dead, link));
-}
-
-static struct pending *first_waiting(struct native *native, const struct sandbox_plan *plan)
-{
-    list_each (struct pending, pending, &native->waiting, link)
-        if (same_plan(&pending->plan, plan))
-            return pending;
-    return NULL;
-}
-
-/* Whether a creation under way is meant for this caller: as many as wait before it are not. */
-static bool is_served(struct native *native, const struct pending *pending)
-{
-    size_t before = 0, under_way = 0;
-    list_each (struct pending, other, &native->waiting, link) {
-        if (other == pending)
-            break;
-        before += same_plan(&other->plan, &pending->plan);
-    }
-    list_each (struct slot, slot, &native->creations, link)
-        under_way += same_plan(&slot->plan, &pending->plan);
-    return before < under_way;
-}
-
-/* Starts what is wanted and not yet under way: callers first, then the pool. */
-static void pump(struct native *native)
-{
-    size_t max = native->options.pool_max_creations ? native->options.pool_max_creations : 1;
-    list_each (struct pending, pending, &native->waiting, link) {
-        if (native->lost || native->n_creating >= max)
-            return;
-        if (is_served(native, pending) || create(native, &pending->plan) == 0)
-            continue;
-        if (native->n_leaving > 0)
-            return; /* a slot will be free in a moment */
-        struct err err;
-        err_set(&err, EAGAIN, "all %u places for sandboxes are taken", native->started.slots);
-        settle(native, pending, NULL, &err);
-    }
-    const struct engine_stats *stats = &native->base.stats;
-    bool may_refill = native->refilling && !native->refill_failed && !native->lost;
-    while (may_refill && native->n_creating < max &&
-           stats->pool_ready + native->n_creating < native->options.pool_size)
-        if (create(native, &native->options.pool_plan) < 0)
-            return;
-    if (stats->pool_ready == native->options.pool_size)
-        native->refilling = false;
 }
 
 /*** From the spawner ***/
 
 static void on_created(struct native *native, struct slot *slot, int fd)
 {
-    created(native, slot);
-    struct box *box = slot->box = box_new(native, (unsigned)(slot - native->slots), fd);
-    native->refill_failed = false;
-    struct pending *pending = first_waiting(native, &slot->plan);
-    if (pending) {
-        settle(native, pending, box, NULL);
-        return;
-    }
-    slot->state = SLOT_READY;
-    native->base.stats.pool_ready++;
-    list_add_tail(&native->pool, &box->link);
-    bool for_pool =
-        native->options.pool_enabled && same_plan(&slot->plan, &native->options.pool_plan);
-    if (!for_pool || native->base.stats.pool_ready > native->options.pool_size)
-        box_leave(box); /* its caller has given up */
+    slot->state = SLOT_LIVE;
+    slot->box = box_new(native, (unsigned)(slot - native->slots), fd);
+    broker_made(native->broker, &slot->plan, &slot->box->base);
+}
+
+static int start_error(const struct wire_event *event, struct err *err)
+{
+    return event->code ? err_sys(err, event->code, "start a sandbox: %s", event->step)
+                       : err_set(err, EIO, "start a sandbox: %s", event->step);
 }
 
 static void on_failed(struct native *native, struct slot *slot, const struct wire_event *event)
 {
     struct err err;
-    if (event->code)
-        err_sys(&err, event->code, "start a sandbox: %s", event->step);
-    else
-        err_set(&err, EIO, "start a sandbox: %s", event->step);
-    created(native, slot);
+    (void)start_error(event, &err);
     leaving(native, slot); /* WIRE_GONE follows */
-    struct pending *pending = first_waiting(native, &slot->plan);
-    if (pending) {
-        settle(native, pending, NULL, &err);
-        return;
-    }
-    log_warning("filling the pool: %s", err.msg);
-    native->base.stats.failures_total++;
-    native->refill_failed = true;
+    broker_failed(native->broker, &slot->plan, &err);
 }
 
 static void on_used(struct box *box, const struct wire_event *event)
@@ -391,9 +249,8 @@ static void on_kernel(struct box *box, int code)
 
 static void on_died(struct native *native, struct box *box)
 {
-    if (native->slots[box->slot].state == SLOT_READY) {
+    if (broker_lost(native->broker, &box->base)) {
         log_warning("sandbox %s died in the pool", box->base.id);
-        native->refill_failed = true; /* not in a tight circle */
         box_leave(box);
         return;
     }
@@ -482,18 +339,15 @@ static void on_lost(struct native *native)
     close_wire(native);
     struct err err;
     err_set(&err, EPIPE, "the spawner has died; belljar must be restarted");
-    while (!list_empty(&native->waiting))
-        settle(native, list_first(struct pending, &native->waiting, link), NULL, &err);
+    broker_shut(native->broker, &err);
     for (unsigned i = 0; i < native->started.slots; i++) {
-        struct slot *slot = &native->slots[i];
-        if (slot->state == SLOT_READY) {
-            box_leave(slot->box);
-        } else if (slot->state == SLOT_HELD && !slot->box->dead) {
-            slot->box->dead = true;
-            list_add_tail(&native->dead, &slot->box->link);
-        }
+        struct box *box = native->slots[i].box;
+        if (!box || box->dead)
+            continue;
+        box->dead = true;
+        list_add_tail(&native->dead, &box->link);
     }
-    timer_start(native->deliver, 0);
+    timer_start(native->tell_dead, 0);
 }
 
 static void on_wire(uv_poll_t *poll, int status, int events)
@@ -511,79 +365,25 @@ static void on_wire(uv_poll_t *poll, int status, int events)
         return;
     }
     send_queued(native);
-    pump(native);
-}
-
-/*** The pool's clock ***/
-
-static void refill(void *data)
-{
-    struct native *native = data;
-    native->refilling = native->options.pool_enabled;
-    pump(native);
-}
-
-/* Somebody has taken one, or found none. While more than half are left each of them puts the filling off, so
- * that several who come at once are served first; below that the first of them has set the time. */
-static void refill_later(struct native *native)
-{
-    bool plenty = native->base.stats.pool_ready * 2 > native->options.pool_size;
-    if (plenty)
-        native->refilling = false;
-    if (plenty || (!native->refilling && !timer_active(native->refill)))
-        timer_start(native->refill, REFILL_MS);
-}
-
-static void tick(void *data)
-{
-    struct native *native = data;
-    native->refill_failed = false;
-    uint64_t now = clock_ms(), age = native->options.pool_max_age_ms;
-    list_each (struct box, box, &native->pool, link)
-        if (age && now - box->ready_ms >= age)
-            box_leave(box);
-    if (!timer_active(native->refill))
-        native->refilling = native->options.pool_enabled;
-    pump(native);
+    broker_pump(native->broker);
 }
 
 /*** The interface ***/
 
+static int native_list(const struct engine_options *options, json_t *ret, struct err *err)
+{
+    return instance_list(options->state_dir, ret, err);
+}
+
 static struct engine_pending *native_start(struct engine *engine, const struct sandbox_plan *plan,
                                            engine_started_fn *on_started, void *data)
 {
-    struct native *native = native_of(engine);
-    struct pending *pending = xcalloc(1, sizeof(*pending));
-    pending->base = (struct engine_pending){ engine, on_started, data };
-    pending->plan = *plan;
-    list_add_tail(&native->waiting, &pending->link);
-    if (native->lost) {
-        struct err err;
-        err_set(&err, EPIPE, "the spawner has died; belljar must be restarted");
-        settle(native, pending, NULL, &err);
-        return &pending->base;
-    }
-    bool pooled = native->options.pool_enabled && same_plan(plan, &native->options.pool_plan);
-    if (pooled && native->base.stats.pool_ready > 0) {
-        struct box *box = list_first(struct box, &native->pool, link); /* the oldest */
-        list_remove(&box->link);
-        native->base.stats.pool_ready--;
-        native->base.stats.pool_hits++;
-        settle(native, pending, box, NULL);
-    } else {
-        native->base.stats.pool_misses += native->options.pool_enabled;
-    }
-    refill_later(native);
-    pump(native);
-    return &pending->base;
+    return broker_start(native_of(engine)->broker, plan, on_started, data);
 }
 
-static void native_cancel(struct engine_pending *base)
+static void native_cancel(struct engine_pending *pending)
 {
-    struct pending *pending = container_of(base, struct pending, base);
-    if (pending->ready)
-        box_leave(container_of(pending->ready, struct box, base));
-    pending_free(pending);
+    broker_cancel(native_of(pending->engine)->broker, pending);
 }
 
 static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
@@ -612,12 +412,13 @@ static void native_watch(struct sandbox *sandbox)
         return;
     list_remove(&box->link);
     list_add_tail(&box->native->dead, &box->link);
-    timer_start(box->native->deliver, 0);
+    timer_start(box->native->tell_dead, 0);
 }
 
 static void native_destroy(struct sandbox *sandbox)
 {
-    box_leave(container_of(sandbox, struct box, base));
+    sandbox->engine->stats.sandboxes_open--;
+    discard(sandbox);
 }
 
 static json_t *native_report(const struct engine *engine)
@@ -649,16 +450,11 @@ static void native_close(struct engine *engine)
     struct native *native = native_of(engine);
     native->lost = true;
     close_wire(native);
-    list_each (struct pending, pending, &native->waiting, link)
-        pending_free(pending);
-    list_each (struct pending, pending, &native->settled, link)
-        pending_free(pending);
+    broker_free(native->broker);
     for (unsigned i = 0; i < native->started.slots; i++)
         if (native->slots[i].box)
             box_free(native->slots[i].box);
-    timer_free(native->deliver);
-    timer_free(native->tick);
-    timer_free(native->refill);
+    timer_free(native->tell_dead);
     wait_for_keeper(native->started.keeper);
     free((char *)native->options.rootfs);
     free(native->slots);
@@ -669,10 +465,10 @@ static void native_close(struct engine *engine)
  * pool when there is one. */
 static int try_one(struct native *native, struct err *err)
 {
-    if (create(native, &native->options.pool_plan) < 0)
-        return err_set(err, EAGAIN, "no place for a sandbox");
     struct wire_event event;
-    int fd = -1, r;
+    int fd = -1, r = broker_make(native->broker, err);
+    if (r < 0)
+        return r;
     while ((r = receive(native, 0, &event, &fd)) == 0) {
         struct pollfd watched = { .fd = native->started.wire, .events = POLLIN };
         (void)poll(&watched, 1,
@@ -681,8 +477,7 @@ static int try_one(struct native *native, struct err *err)
     if (r < 0)
         return err_set(err, EIO, "the spawner died at its first sandbox");
     if (event.kind == WIRE_FAILED)
-        return event.code ? err_sys(err, event.code, "start a sandbox: %s", event.step)
-                          : err_set(err, EIO, "start a sandbox: %s", event.step);
+        return start_error(&event, err);
     on_event(native, &event, fd);
     return 0;
 }
@@ -709,13 +504,16 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     (void)snprintf(native->instance, sizeof(native->instance), "%s", options->instance);
     native->loop = loop;
     native->slots = xcalloc(started.slots, sizeof(native->slots[0]));
-    struct list *lists[] = { &native->creations, &native->pool,    &native->dead,
-                             &native->waiting,   &native->settled, &native->requests };
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-        list_init(lists[i]);
-    native->deliver = timer_new(loop, deliver, native);
-    native->tick = timer_new(loop, tick, native);
-    native->refill = timer_new(loop, refill, native);
+    list_init(&native->dead);
+    list_init(&native->requests);
+    native->tell_dead = timer_new(loop, tell_dead, native);
+    const struct broker_options pool = { .pooled = options->pool_enabled,
+                                         .plan = options->pool_plan,
+                                         .size = options->pool_size,
+                                         .max_makings = options->pool_max_creations,
+                                         .max_age_ms = options->pool_max_age_ms };
+    const struct broker_maker maker = { .data = native, .make = make, .discard = discard };
+    native->broker = broker_new(loop, &native->base, &pool, &maker);
     native->poll = xcalloc(1, sizeof(*native->poll));
     native->poll->data = native;
     r = uv_poll_init(loop, native->poll, started.wire);
@@ -732,8 +530,6 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     }
     if (*started.missing)
         log_warning("not enforced, as allowed: %s", started.missing);
-    timer_repeat(native->tick, POOL_TICK_MS);
-    timer_start(native->refill, FILL_MS);
     send_queued(native);
     *ret = &native->base;
     return 0;
@@ -745,6 +541,7 @@ const struct engine_ops native_engine_ops = {
     .open = native_open,
     .close = native_close,
     .checks = native_checks,
+    .list = native_list,
     .report = native_report,
     .start = native_start,
     .cancel = native_cancel,
