@@ -19,8 +19,6 @@ pytestmark = pytest.mark.python_only
 
 FULL = bool(os.environ.get("BELLJAR_FULL"))
 SESSIONS, CALLS, FRESH = (200, 20_000, 200) if FULL else (40, 2_000, 24)
-if belljar.IN_CONTAINERS:  # which take a hundred times as long to make
-    SESSIONS, CALLS, FRESH = 40, 2_000, 24
 CLIENTS = 20  # threads, each an HTTP client with its share of the sessions
 SLOW = 120
 RUNTIME = pathlib.Path(
