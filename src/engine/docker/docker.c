@@ -370,6 +370,7 @@ static void docker_close(struct engine *engine)
 {
     struct docker *docker = docker_of(engine);
     leave_refresh(docker);
+    dead_free(docker->dead);
     broker_free(docker->broker);
     if (docker->api)
         remove_everything(docker);
@@ -454,8 +455,9 @@ static int open_parts(struct docker *docker, const struct engine_options *option
     r = docker_prepare(&prepare, &docker->prepared, err);
     if (r < 0)
         return r;
-    docker_clean_dead(&prepare, docker->prepared.facts.api, dead,
-                      instance_take_dead(&docker->instance, dead, DEAD_MAX));
+    size_t n_dead = instance_take_dead(&docker->instance, dead, DEAD_MAX);
+    docker->dead = dead_new(docker, dead, n_dead);
+    docker_clean_dead(&prepare, docker->prepared.facts.api, dead, n_dead);
     r = seccomp_build(docker->prepared.facts.podman ? SECCOMP_GUEST_WHOLE : SECCOMP_GUEST_SHARED,
                       &docker->filter, err);
     if (r < 0)
@@ -504,6 +506,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
         broker_new(loop, &docker->base, &pool, &(struct broker_maker){ docker, make, discard });
     docker->bury = timer_new(loop, graves_tend, docker);
     timer_repeat(docker->bury, BURY_MS);
+    dead_watch(docker->dead);
     *ret = &docker->base;
     return 0;
 }
