@@ -2,6 +2,7 @@
 errors in time, nothing hangs, and no container is left when the engine is back."""
 
 import errno
+import math
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from proxy import Proxy
 from sandboxes import ToolError, until
 
 FULL = bool(os.environ.get("BELLJAR_FULL"))
+SECOND = math.ceil(PATIENCE)  # on a busy machine
 
 JSON = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 
@@ -110,7 +112,8 @@ def test_an_engine_that_goes_is_told_and_one_that_comes_back_is_used(own_docker,
 def test_an_engine_that_stands_still_is_given_up(own_docker, make_rootfs):
     make_rootfs(runtime=None, bare=True)
     base = images.bare(own_docker)
-    jar = containers.start(own_docker, base, "--no-pool-enabled", "--docker-timeout", "2s")
+    flags = ["--no-pool-enabled", "--docker-timeout", f"{2 * SECOND}s"]
+    jar = containers.start(own_docker, base, *flags)
     try:
         works(jar)
         own_docker.pause()
@@ -129,7 +132,9 @@ def test_an_engine_that_stands_still_is_given_up(own_docker, make_rootfs):
 
 def test_a_slow_engine_is_waited_for(jar, proxy):
     proxy.delay = 1
-    assert jar.execute("echo hi", "sh", wait=60).stdout == "hi\n"
+    run = jar.execute("echo hi", "sh", wait=60)
+    assert run.stdout == "hi\n", run
+    jar.close_session(run.session)
 
 
 SLOW = [b"/create", *(pytest.param(part, marks=full) for part in (b"/attach", b"/start"))]
@@ -137,9 +142,10 @@ SLOW = [b"/create", *(pytest.param(part, marks=full) for part in (b"/attach", b"
 
 @pytest.mark.parametrize("part", SLOW, ids=repr)
 def test_an_engine_that_is_too_slow_leaves_nothing(proxy, base, part):
-    jar = containers.start(proxy, base, "--no-pool-enabled", "--docker-timeout", "1s")
+    flags = ["--no-pool-enabled", "--docker-timeout", f"{SECOND}s"]
+    jar = containers.start(proxy, base, *flags)
     try:
-        proxy.delay, proxy.delayed = 3, part
+        proxy.delay, proxy.delayed = 3 * SECOND, part
         fails(jar, "in time", within=30)
         proxy.delay = 0
         works(jar)
@@ -253,7 +259,7 @@ def test_junk_is_an_error_and_no_more(jar, proxy, part, said, words):
     proxy.answers[part] = said
     fails(jar, words, within=30)
     proxy.answers.clear()
-    works(jar)
+    jar.close_session(works(jar))
 
 
 @pytest.mark.parametrize(
@@ -297,7 +303,7 @@ def test_an_image_that_is_deleted_is_named_and_live_sessions_go_on(docker, make_
 def test_a_volume_that_is_deleted_is_made_again(docker, base):
     with containers.start(docker, base, "--no-pool-enabled") as jar:
         jar.close_session(works(jar))
-        containers.wait_for_none(docker, jar)
+        until(lambda: not containers.names(docker), "the end of all containers")
         for volume in docker.api.volumes():
             docker.api.remove_volume(volume["Name"])
         assert jar.execute("echo hi", "sh", wait=60).stdout == "hi\n"
