@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "hostile"))
 
@@ -55,7 +56,13 @@ def new_traces(docker):
 
 @pytest.fixture(scope="module")
 def numbers():
-    return host.numbers(kills=(5, 50), in_sequence=(9, 150), at_once=(6, 40), descriptors=(40, 60))
+    return host.numbers(
+        connections=(16, 16),  # to the engine, which are kept
+        kills=(4, 50),
+        in_sequence=(6, 150),
+        at_once=(4, 40),
+        descriptors=(40, 60),
+    )
 
 
 @pytest.fixture
@@ -74,16 +81,20 @@ def settle(docker, start, foreign):
     """The next start removes what a killed server has left."""
 
     def begin_and_end(state):
-        with start("--no-pool-enabled", state=state):
+        with start("--no-pool-enabled", state=state) as next:
+            time.sleep(2)  # the engine may still be about to make what the dead one has asked for
             left = host.wait_gone(lambda: ours(docker), 20)
-        assert not left, f"containers are left: {left}"
+        assert not left, f"containers are left: {left}\n{next.log_text()}"
 
     return begin_and_end
 
 
 def ours(docker):
-    labels = [item["Labels"][containers.LABEL] for item in docker.api.containers(containers.LABEL)]
-    return [label for label in labels if label != FOREIGN]
+    return [
+        (item["Names"], item["Status"])
+        for item in docker.api.containers(containers.LABEL)
+        if item["Labels"][containers.LABEL] != FOREIGN
+    ]
 
 
 @pytest.mark.parametrize("part", ["agent", "shim"])

@@ -110,6 +110,7 @@ def numbers():
         at_once=(50, 200),
         descriptors=(100, 100),
         live=(12, 12),
+        connections=(0, 0),
     )
 
 
