@@ -51,7 +51,26 @@ struct docker {
     struct list graves;
     struct dead *dead;
     struct timer *bury;
+
+    /* Of an engine for installers: the one for whose guests it is, which looks after the container engine
+     * for both, and by whose instance the containers of both are found; and the other way round. */
+    struct docker *guests, *installers;
+    bool leaves_some;       /* containers may be left at the end */
+    char *network, *wheels; /* "" : none */
+
+    struct {
+        char volume[96]; /* "" : there are none */
+        char *dir, *copies;
+        char helper[DOCKER_NAME]; /* the container by which the volume is written; "" : not yet */
+        struct list showings;     /* in the order of arrival; the first is being worked on */
+    } packages;
 };
+
+/* What is known of the engine and the image. */
+static inline const struct prepared *docker_prepared(const struct docker *docker)
+{
+    return docker->guests ? &docker->guests->prepared : &docker->prepared;
+}
 
 struct usage; /* one who waits to hear it */
 
@@ -68,6 +87,8 @@ struct box {
     bool again;             /* its first attempt has failed */
     bool unsure;            /* the engine has been asked to make it, and has not answered */
     bool started, spoke;    /* what has been seen of it */
+    bool ended;             /* its connection has, before the engine has said that it is started */
+    struct err end;         /* the same: how */
     struct docker_call *call;
     struct docker_attach *attach;
     struct timer *patience; /* for the agent's first word */
@@ -105,6 +126,15 @@ void docker_free_slot(struct docker *docker, int slot);
 struct dead *dead_new(struct docker *docker, const struct instance *instances, size_t count);
 void dead_watch(struct dead *dead);
 void dead_free(struct dead *dead);
+
+/*** packages.c ***/
+
+void docker_packages_open(struct docker *docker, const struct engine_packages *packages);
+/* Nobody is told any more. Adds the name of the helper to `names`, for docker_remove_all(). */
+void docker_packages_close(struct docker *docker, json_t *names);
+struct engine_showing *docker_show(struct engine *engine, const char *name, uint64_t timeout_ms,
+                                   engine_shown_fn *on_shown, void *data);
+void docker_show_cancel(struct engine_showing *showing);
 
 /*** checks.c ***/
 
