@@ -19,7 +19,9 @@ from sandboxes import ToolError, until
 FULL = bool(os.environ.get("BELLJAR_FULL"))
 SECOND = math.ceil(PATIENCE)  # on a busy machine
 
-JSON = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+JSON = (
+    b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
 
 
 def answer(body, status=b"200 OK"):
@@ -303,7 +305,9 @@ def test_an_image_that_is_deleted_is_named_and_live_sessions_go_on(docker, make_
 def test_a_volume_that_is_deleted_is_made_again(docker, base):
     with containers.start(docker, base, "--no-pool-enabled") as jar:
         jar.close_session(works(jar))
-        until(lambda: not containers.names(docker), "the end of all containers")
+        containers.wait_for_none(docker, jar)
+        for name in containers.names(docker):  # of servers that have ended
+            docker.api.remove_container(name)
         for volume in docker.api.volumes():
             docker.api.remove_volume(volume["Name"])
         assert jar.execute("echo hi", "sh", wait=60).stdout == "hi\n"
