@@ -108,16 +108,17 @@ static int send_message(struct session_ref *session, const json_t *message, stru
  * ahead once more if its session has wishes. */
 static int configure(struct session_ref *session, struct err *err)
 {
+    const char *directory = session->sessions->options.working_dir;
+    bool elsewhere = directory && *directory;
     session->configured = true;
-    if (json_object_size(json_object_get(session->kernel_config, "env")) == 0 &&
+    if (!elsewhere && json_object_size(json_object_get(session->kernel_config, "env")) == 0 &&
         json_array_size(json_object_get(session->kernel_config, "policies")) == 0)
         return 0; /* as a kernel is from the beginning */
     auto_json *message = json_object();
     json_put_str(message, "op", "configure");
     json_put(message, "id", json_integer(0));
     (void)json_object_update(message, session->kernel_config);
-    const char *directory = session->sessions->options.working_dir;
-    if (directory && *directory)
+    if (elsewhere)
         json_put_str(message, "cwd", directory);
     return send_message(session, message, err);
 }

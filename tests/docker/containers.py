@@ -7,9 +7,12 @@ containers.wait_for_none(engine, jar)
 
 import os
 import pathlib
+import subprocess
+import tempfile
 import time
 
-from belljar import PATIENCE
+import belljar
+from belljar import PATIENCE, need
 from sandboxes import Jar
 
 LABEL = "belljar.instance"
@@ -36,6 +39,21 @@ def start(engine, image, *more, **options):
     jar.instance = instance_of(jar.state)
     jar.guests_below = os.getpid()  # the engine is ours, and its guests are
     return jar
+
+
+def refusal(*flags):
+    """What a server says that does not start."""
+    with tempfile.TemporaryDirectory(prefix="belljar-state-") as state:
+        done = subprocess.run(
+            [need(belljar.BIN), "serve", "--stdio", "--state-dir", state, *flags],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60 * PATIENCE,
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        )
+    assert done.returncode != 0, done.stderr
+    return done.stderr
 
 
 def instance_of(state):

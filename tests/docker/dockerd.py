@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-from api import Api
+from api import Api, ApiError
 
 START_TIMEOUT = 60
 STOP_TIMEOUT = 30
@@ -160,8 +160,8 @@ class Engine:
         try:
             for container in self.api.containers():
                 self.api.remove_container(container["Id"])
-        except OSError:
-            pass  # it has died; what it left is ended below
+        except (OSError, ApiError):
+            pass  # it has died, or is removing them by itself; what it leaves is ended below
 
     def left_processes(self):
         """The pids of what the engine started: helpers name its directory, the rest is in its

@@ -23,7 +23,7 @@ PACKAGES = """base-files bash ca-certificates coreutils dash debianutils diffuti
     hostname libc-bin mawk media-types ncurses-base netbase passwd procps python3 python3-venv sed tar
     tzdata util-linux""".split()
 NODE = ["nodejs"]
-BARE = ["coreutils"]
+BARE = ["coreutils", "dash"]
 # What belljar itself needs; the image for it installs the same.
 SERVER = re.findall(r"\blib[\w.+-]+", (ROOT / "packaging/Dockerfile").read_text())
 # What nobody needs in a sandbox and takes most of the room.
@@ -201,7 +201,7 @@ def forget_old():
 def make(runtime="full", node=True, guest=True, server=False, bare=False):
     """The path of the tar. `runtime`: with tools/runtime's environment, one of RUNTIMES; None: without.
     `guest`: with that user; `server`: with the libraries of belljar; `bare`: nothing
-    but coreutils and what they need."""
+    but coreutils, a shell and what they need."""
     if runtime and not (RUNTIME / "stamp").exists():
         raise Unavailable(f"{RUNTIME} is not there (tools/runtime makes it)")
     wanted = PACKAGES + (NODE if node else []) + (SERVER if server else [])

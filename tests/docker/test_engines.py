@@ -8,7 +8,15 @@ import images
 import pytest
 from api import Api, ApiError
 
-KINDS = [dockerd.Dockerd, dockerd.Podman]
+FULL = bool(os.environ.get("BELLJAR_FULL"))
+full = pytest.mark.skipif(not FULL, reason="takes long (BELLJAR_FULL=1)")
+# Each kind, and each way of ending it.
+ENDS = [
+    (dockerd.Dockerd, "kill"),
+    (dockerd.Podman, "stop"),
+    pytest.param(dockerd.Dockerd, "stop", marks=full),
+    pytest.param(dockerd.Podman, "kill", marks=full),
+]
 
 
 def test_an_engine_answers_with_its_version(engine):
@@ -45,8 +53,8 @@ def test_volumes_are_found_by_label(engine):
 @pytest.mark.parametrize(
     "command, said",
     [
-        (["bash", "-c", "echo $((6 * 7))"], "42\n"),
-        (["sh", "-c", "echo sh"], "sh\n"),
+        pytest.param(["bash", "-c", "echo $((6 * 7))"], "42\n", marks=full),
+        pytest.param(["sh", "-c", "echo sh"], "sh\n", marks=full),
         (["python3", "-c", "import ssl, sqlite3, ctypes, venv; print(6 * 7)"], "42\n"),
         (["node", "-e", "console.log(6 * 7)"], "42\n"),
         (
@@ -91,8 +99,7 @@ def left_of(engine):
     return left + cgroups + engine.mounts() + sorted(engine.left_processes())
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("kind, end", ENDS, ids=lambda value: getattr(value, "name", value))
 def test_nothing_is_left_after_the_end(kind, end, make_rootfs):
     make_rootfs(runtime=None, bare=True)
     with dockerd.started(kind) as engine:

@@ -70,10 +70,10 @@ class Neighbour:
 
 
 class Arena:
-    """`make` starts the server, as sandboxes.Jar does."""
+    """`make` starts the server, as sandboxes.Jar does; `engine`: what its sandboxes are."""
 
-    def __init__(self, user=None, delegation=None, make=sandboxes.Jar):
-        self.user = user
+    def __init__(self, user=None, delegation=None, make=sandboxes.Jar, engine="native"):
+        self.user, self.engine = user, engine
         self.state = sandboxes.make_state(user)
         self.canaries = Canaries(self.state, sandboxes.binary_for(user), user)
         secret = self.canaries.secret
@@ -114,6 +114,7 @@ class Arena:
             "NEIGHBOUR_PID": str(self.neighbour.process.pid),
             "BINARY": str(sandboxes.binary_for(self.user)),
             "STATE": self.state,
+            "ENGINE": self.engine,
             "OWN_UID": "yes" if "own_uid" in self.jar.enforced() else "no",
         }
 

@@ -2,6 +2,7 @@
 
 BELLJAR_FULL=1 runs the large numbers."""
 
+import functools
 import os
 import pathlib
 import shutil
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_report_header():
-    return f"hostile: {'full' if os.environ.get('BELLJAR_FULL') else 'quick'} numbers"
+    return f"hostile: {'full' if host.FULL else 'quick'} numbers"
 
 
 def pytest_generate_tests(metafunc):
@@ -77,12 +78,40 @@ def arena(user, delegation):
         yield made
 
 
-@pytest.fixture
-def jar(user):
-    """A server of the test's own."""
+@pytest.fixture(scope="session")
+def start(user):
+    """Starts a server of the test's own, as sandboxes.Jar does."""
     belljar.need(belljar.BIN)
-    with sandboxes.Jar(user=user) as made:
+    return functools.partial(sandboxes.Jar, user=user)
+
+
+@pytest.fixture
+def jar(start):
+    with start() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def new_traces():
+    return host.Traces
+
+
+@pytest.fixture(scope="session")
+def settle():
+    """settle(state): what a server that was killed needs to be gone without a trace. Nothing."""
+    return lambda state: None
+
+
+@pytest.fixture(scope="session")
+def numbers():
+    return host.numbers(
+        kills=(16, 500),
+        in_sequence=(150, 1000),
+        at_once=(50, 200),
+        descriptors=(100, 100),
+        live=(12, 12),
+        connections=(0, 0),
+    )
 
 
 @pytest.fixture

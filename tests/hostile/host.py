@@ -7,13 +7,26 @@ ends. So "below us" is exactly "made by the servers of this test run".
 import ctypes
 import os
 import pathlib
+import re
 import secrets
 import time
+import types
 
 import processes
 
 NAMESPACES = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
 PR_SET_CHILD_SUBREAPER = 36
+FULL = bool(os.environ.get("BELLJAR_FULL"))
+
+
+def numbers(**each):
+    """How many of each thing: (quickly, in full); BELLJAR_KILLS and so on say it for one."""
+    return types.SimpleNamespace(
+        **{
+            name: int(os.environ.get(f"BELLJAR_{name.upper()}", choice[FULL]))
+            for name, choice in each.items()
+        }
+    )
 
 
 def become_subreaper():
@@ -243,9 +256,14 @@ class Delegation:
 # --- the rest --------------------------------------------------------------------------------------
 
 
-def mounts():
-    """Mount points of the host's own namespace that have to do with us."""
-    return {line for line in read("/proc/self/mountinfo").splitlines() if "belljar" in line}
+def mounts(mark=None):
+    """Mount points of the host's own namespace that have to do with us: all that name us, but for those of
+    container engines that tests run; or those with this mark."""
+    lines = read("/proc/self/mountinfo").splitlines()
+    if mark:
+        return {line for line in lines if mark in line}
+    engines = re.compile("/belljar-(dockerd|podman)-")
+    return {line for line in lines if "belljar" in line and not engines.search(line)}
 
 
 CANARY_KEYS = 0x0BE11000  # to 0x0BE11FFF, also of other test runs
@@ -268,15 +286,17 @@ def free_memory():
 
 
 class Traces:
-    """What there is on the host before a server, to be compared with what is there after it."""
+    """What there is on the host before a server, to be compared with what is there after it. `kept`: a
+    directory of the state directory in which something may stay. `mark`: see mounts()."""
 
-    def __init__(self):
+    def __init__(self, kept=None, mark=None):
+        self.kept, self.mark = kept, mark
         self.before = self.look()
         self.others = {(task.pid, task.start) for task in below()}
         self.cgroups = set()
 
     def look(self):
-        return {"mounts": mounts(), "SysV objects": sysv_objects()}
+        return {"mounts": mounts(self.mark), "SysV objects": sysv_objects()}
 
     def note(self, root):
         """Call while the server lives: its cgroups have to be gone later."""
@@ -291,6 +311,7 @@ class Traces:
         for kind, now in self.look().items():
             found += [f"{kind}: {one}" for one in now - self.before[kind]]
         for top, dirs, files in os.walk(state):
+            dirs[:] = [name for name in dirs if (top, name) != (state, self.kept)]
             names = files + [name for name in dirs if (top, name) != (state, "instances")]
             found += [f"in the state directory: {os.path.join(top, name)}" for name in names]
         return found

@@ -18,10 +18,6 @@ import sandboxes
 from belljar import PATIENCE
 from sandboxes import Jar, ToolError
 
-FULL = bool(os.environ.get("BELLJAR_FULL"))
-KILLS = int(os.environ.get("BELLJAR_KILLS", 500 if FULL else 16))  # in each mode
-IN_SEQUENCE = int(os.environ.get("BELLJAR_IN_SEQUENCE", 1000 if FULL else 150))
-AT_ONCE = int(os.environ.get("BELLJAR_AT_ONCE", 200 if FULL else 50))
 LEFT_AFTER = 5  # seconds
 
 BUSY = [
@@ -40,15 +36,15 @@ BUSY = [
 
 
 @pytest.mark.timeout(3600)
-def test_kill_9_at_any_moment_leaves_nothing(user, mode):
+def test_kill_9_at_any_moment_leaves_nothing(user, start, new_traces, numbers, settle):
     """Of creation, execution, file work or clean-up."""
-    belljar.need(belljar.BIN)
     chance = random.Random(20)
-    for number in range(KILLS):
+    for number in range(numbers.kills):
         state = sandboxes.make_state(user)
-        traces = host.Traces()
+        traces = new_traces()
         try:
-            jar = start_quietly(user, state)
+            # Its first answer is not waited for: it may be killed while it starts.
+            jar = start(state=state, era="stateless")
             stop_at = (
                 time.monotonic()
                 + chance.choice([0, 0.002, 0.01, 0.05, 0.2, 0.5]) * chance.random() * 2
@@ -60,17 +56,11 @@ def test_kill_9_at_any_moment_leaves_nothing(user, mode):
             traces.note(jar.pid)
             jar.process.kill()
             jar.process.wait()
+            settle(state)
             left = traces.wait_clean(state, LEFT_AFTER)
             assert not left, f"kill {number}: left after {LEFT_AFTER} s: {left}"
         finally:
             shutil.rmtree(state, ignore_errors=True)
-
-
-def start_quietly(user, state):
-    """A server whose first answer is not waited for: it may be killed while it starts."""
-    jar = Jar.__new__(Jar)
-    jar.__init__(user=user, state=state, era="stateless")
-    return jar
 
 
 def busy(jar, chance, stop_at):
@@ -128,13 +118,13 @@ def test_kill_9_of_an_http_server_leaves_nothing(user):
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
-def test_every_other_end_leaves_nothing_too(user, way):
+def test_every_other_end_leaves_nothing_too(user, start, new_traces, way):
     state = sandboxes.make_state(user)
-    traces = host.Traces()
-    jar = Jar(user=user, state=state)
+    traces = new_traces()
+    jar = start(state=state)
     for code in BUSY[:4]:
         jar.begin(code, timeout=60)
-    assert host.wait_for(lambda: len(host.guests(jar.pid)) >= 4, 10)
+    assert host.wait_for(lambda: len(host.guests(jar.guests_below)) >= 4, 10)
     traces.note(jar.pid)
     if way == "end of input":
         jar.close_input()
@@ -196,20 +186,20 @@ def test_the_parts_of_the_engine_may_die_too(user):
 
 
 @pytest.mark.timeout(1200)
-def test_many_in_sequence_leave_no_trace(user):
+def test_many_in_sequence_leave_no_trace(user, start, new_traces, numbers):
     state = sandboxes.make_state(user)
-    traces = host.Traces()
-    with Jar(user=user, state=state) as jar:
+    traces = new_traces()
+    with start(state=state) as jar:
         marks = []
-        for number in range(IN_SEQUENCE):
+        for number in range(numbers.in_sequence):
             run = jar.execute(f"echo {number}; echo x >/workspace/x; (setsid sleep 100 &)")
             assert run.stdout == f"{number}\n", run
             jar.close_session(run.session)
-            if number in (IN_SEQUENCE // 3, IN_SEQUENCE - 1):
+            if number in (numbers.in_sequence // 3, numbers.in_sequence - 1):
                 time.sleep(0.5)  # for the pool to come to rest
                 marks.append(counters(jar))
         traces.note(jar.pid)
-        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+        assert not host.wait_gone(lambda: host.guests(jar.guests_below), 3)
         before, after = marks
         assert abs(after["descriptors"] - before["descriptors"]) <= 5, marks
         assert after["processes"] - before["processes"] <= 2, marks
@@ -234,11 +224,11 @@ def counters(jar):
 
 
 @pytest.mark.timeout(600)
-def test_many_at_once_are_kept_apart_and_leave_no_trace(user):
+def test_many_at_once_are_kept_apart_and_leave_no_trace(user, start, new_traces, numbers):
     state = sandboxes.make_state(user)
-    traces = host.Traces()
+    traces = new_traces()
     flags = ["--max-sessions-per-client", "1000", "--max-requests-per-client", "1000"]
-    with Jar(*flags, user=user, state=state) as jar:
+    with start(*flags, state=state) as jar:
         jar.execute("echo warm")
         time.sleep(1)  # for the pool to be full
         before = jar.fds()
@@ -247,17 +237,18 @@ def test_many_at_once_are_kept_apart_and_leave_no_trace(user):
                 f"echo {i} >/workspace/n; echo {i} >/tmp/n; sleep 1; cat /workspace/n /tmp/n",
                 timeout=60,
             )
-            for i in range(AT_ONCE)
+            for i in range(numbers.at_once)
         ]
         runs = [one.run(60) for one in waiting]
         for i, run in enumerate(runs):
             assert run.stdout == f"{i}\n{i}\n", f"mixed up: {run}"
-        assert len({run.session for run in runs}) == AT_ONCE
+        assert len({run.session for run in runs}) == numbers.at_once
         traces.note(jar.pid)
         for run in runs:
             jar.close_session(run.session)
-        assert host.wait_for(lambda: jar.fds() <= before + 5, 5), (before, jar.fds())
-        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+        most = before + 5 + numbers.connections
+        assert host.wait_for(lambda: jar.fds() <= most, 5), (before, jar.fds())
+        assert not host.wait_gone(lambda: host.guests(jar.guests_below), 3)
     left = traces.wait_clean(state, LEFT_AFTER)
     shutil.rmtree(state, ignore_errors=True)
     assert not left, left
@@ -455,11 +446,11 @@ def test_a_full_disk_is_said_and_survived(user, small_disk, what):
         assert status > 0 and "No space left" in err, (status, out, err)
 
 
-def test_no_descriptors_left(user):
+def test_no_descriptors_left(start, numbers):
     """EMFILE in the server: an error, and later all is well again."""
-    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); os.execvp(sys.argv[1], sys.argv[1:])"
-    before = [sys.executable, "-c", code]
-    with Jar(user=user, before=before) as jar:
+    code = "import os, resource, sys; n = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)); os.execvp(sys.argv[2], sys.argv[2:])"
+    before = [sys.executable, "-c", code, str(numbers.descriptors)]
+    with start(before=before) as jar:
         sessions, failures = [], []
         for _ in range(64):
             try:
@@ -470,7 +461,7 @@ def test_no_descriptors_left(user):
         jar.ping()
         for session in sessions:
             jar.close_session(session)
-        assert not host.wait_gone(lambda: host.guests(jar.pid), 3)
+        assert not host.wait_gone(lambda: host.guests(jar.guests_below), 3)
 
         def works():
             try:

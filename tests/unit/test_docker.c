@@ -300,6 +300,7 @@ static void a_container_is_shut_in(void **state)
         "\"Healthcheck\":{\"Test\":[\"NONE\"]}",
         "\"Labels\":{\"belljar.instance\":\"i\",\"belljar.sandbox\":\"s\"}",
         "\"ReadOnly\":true",
+        "\"/dev/mqueue\":\"ro,",
         "{\"Type\":\"tmpfs\",\"Target\":\"/data\"",
     };
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)

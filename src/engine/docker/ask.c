@@ -17,15 +17,18 @@ static void on_look(void *data)
     asker->answered = true;
 }
 
-void asker_open(struct asker *asker, const struct docker_target *target, uint64_t timeout_ms,
-                const atomic_bool *cancelled)
+int asker_open(struct asker *asker, const struct docker_target *target, uint64_t timeout_ms,
+               const atomic_bool *cancelled, struct err *err)
 {
     *asker = (struct asker){ .body = BUF_INIT(BUF_NO_CEILING), .cancelled = cancelled };
-    (void)uv_loop_init(&asker->loop);
+    int r = uv_loop_init(&asker->loop);
+    if (r < 0)
+        return err_sys(err, -r, "connect to the container engine");
     asker->api = docker_api_new(&asker->loop, target, timeout_ms);
     asker->look = timer_new(&asker->loop, on_look, asker);
     if (asker->cancelled)
         timer_repeat(asker->look, LOOK_MS);
+    return 0;
 }
 
 void asker_close(struct asker *asker)

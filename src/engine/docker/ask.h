@@ -23,9 +23,10 @@ struct asker {
 };
 
 /* Each request may take `timeout_ms`. When another thread sets `cancelled` (NULL: nobody will), the request
- * that is under way ends soon, without an answer, and so does each that follows. `target` outlives it. */
-void asker_open(struct asker *asker, const struct docker_target *target, uint64_t timeout_ms,
-                const atomic_bool *cancelled);
+ * that is under way ends soon, without an answer, and so does each that follows. `target` outlives it. Fails when no
+ * descriptors are left; then there is nothing to close. */
+int asker_open(struct asker *asker, const struct docker_target *target, uint64_t timeout_ms,
+               const atomic_bool *cancelled, struct err *err);
 void asker_close(struct asker *asker);
 
 /* The reply is valid until the next. */

@@ -127,13 +127,6 @@ static void end(struct docker_attach *attach, struct err *err)
     attach->events.on_end(err, attach->data);
 }
 
-static void end_with(struct docker_attach *attach, int code, const char *words)
-{
-    struct err err;
-    (void)err_set(&err, code, "%s", words);
-    end(attach, &err);
-}
-
 /*** Bytes to and from the engine: how many, 0: not now, -EPIPE: over, or -errno ***/
 
 static ssize_t engine_read(struct docker_attach *attach, char *to, size_t len)
@@ -376,7 +369,8 @@ static void take_connection(struct docker_attach *attach)
     attach->engine_poll = attach->engine_fd < 0 ? NULL : start_poll(attach, attach->engine_fd);
     attach->poll = start_poll(attach, attach->fd);
     if (!attach->engine_poll || !attach->poll) {
-        end_with(attach, EMFILE, "watch the connection to a container");
+        (void)err_sys(&err, EMFILE, "watch the connection to a container");
+        end(attach, &err);
         return;
     }
     attach->state = ATTACH_ASKING;

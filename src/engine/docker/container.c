@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* As the OCI's list has it, and what else tells about the host. Of /sys only the sandbox's own cgroup is
- * left, by which the agent sees what the kernel has counted. */
+ * left, by which the agent sees what the kernel has counted: a mount over all of /sys would hide that, too. */
 static const char *const masked[] = {
     "/proc/acpi",
     "/proc/asound",
@@ -40,15 +40,30 @@ static const char *const masked[] = {
     "/sys/kernel",
     "/sys/module",
     "/sys/power",
+    "/sys/fs/afs",
+    "/sys/fs/aufs",
+    "/sys/fs/bcachefs",
     "/sys/fs/bpf",
     "/sys/fs/btrfs",
+    "/sys/fs/ecryptfs",
+    "/sys/fs/erofs",
     "/sys/fs/ext4",
     "/sys/fs/f2fs",
     "/sys/fs/fuse",
+    "/sys/fs/gfs2",
+    "/sys/fs/nfs",
+    "/sys/fs/nilfs2",
+    "/sys/fs/ocfs2",
+    "/sys/fs/orangefs",
     "/sys/fs/pstore",
+    "/sys/fs/resctrl",
     "/sys/fs/selinux",
     "/sys/fs/smackfs",
+    "/sys/fs/tmpfs",
+    "/sys/fs/ubifs",
+    "/sys/fs/virtiofs",
     "/sys/fs/xfs",
+    "/sys/fs/zonefs",
 };
 static const char *const read_only[] = { "/proc/sys" };
 
@@ -66,6 +81,9 @@ static json_t *number(uint64_t value)
 }
 
 /*** Parts ***/
+
+/* An empty directory. */
+#define NOTHING "ro,nosuid,nodev,noexec,size=4096,mode=555"
 
 /* Podman takes neither numbers of files nor owners; U makes the user of the container the owner. */
 static void put_tmpfs(json_t *tmpfs, const struct container_plan *plan, const char *path,
@@ -88,6 +106,7 @@ static json_t *tmpfs(const struct container_plan *plan)
     put_tmpfs(json, plan, "/tmp", limits->tmp_bytes, limits->tmp_inodes, 01777);
     put_tmpfs(json, plan, "/dev/shm", limits->shm_bytes, PLAN_SHM_INODES, 01777);
     put_tmpfs(json, plan, AGENT_RUN_DIR, PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES, 0700);
+    json_put_str(json, "/dev/mqueue", NOTHING); /* else the engine mounts one that can be written */
     return json;
 }
 

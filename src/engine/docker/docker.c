@@ -398,6 +398,7 @@ static void docker_close(struct engine *engine)
 {
     struct docker *docker = docker_of(engine);
     leave_refresh(docker);
+    dead_free(docker->dead);
     broker_free(docker->broker);
     if (docker->api)
         remove_everything(docker);
@@ -479,10 +480,12 @@ static int prepare(struct docker *docker, struct err *err)
                                              .instance = docker->instance.id,
                                              .timeout_ms = docker->timeout_ms };
     int r = docker_prepare(&options, &docker->prepared, err);
-    if (r == 0)
-        docker_clean_dead(&options, docker->prepared.facts.api, dead,
-                          instance_take_dead(&docker->instance, dead, DEAD_MAX));
-    return r;
+    if (r < 0)
+        return r;
+    size_t n_dead = instance_take_dead(&docker->instance, dead, DEAD_MAX);
+    docker->dead = dead_new(docker, dead, n_dead);
+    docker_clean_dead(&options, docker->prepared.facts.api, dead, n_dead);
+    return 0;
 }
 
 static int build_filter(struct docker *docker, struct err *err)
@@ -557,6 +560,8 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
         broker_new(loop, &docker->base, &pool, &(struct broker_maker){ docker, make, discard });
     docker->bury = timer_new(loop, graves_tend, docker);
     timer_repeat(docker->bury, BURY_MS);
+    if (docker->dead)
+        dead_watch(docker->dead);
     *ret = &docker->base;
     return 0;
 }

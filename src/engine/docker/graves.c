@@ -8,7 +8,6 @@
 enum {
     FIRST_PAUSE_MS = 1000,
     LAST_PAUSE_MS = 10 * 1000,
-    UNSURE_MS = 60 * 1000, /* that an engine may work on what nobody waits for any more */
 };
 
 struct grave {
@@ -59,7 +58,7 @@ void grave_add(struct docker *docker, const char *name, int slot, bool unsure)
 {
     struct grave *grave = xcalloc(1, sizeof(*grave));
     grave->docker = docker;
-    grave->unsure_ms = unsure ? clock_ms() + docker->timeout_ms + UNSURE_MS : 0;
+    grave->unsure_ms = unsure ? clock_ms() + docker->timeout_ms + DOCKER_UNSURE_MS : 0;
     grave->slot = slot;
     (void)snprintf(grave->name, sizeof(grave->name), "%s", name);
     list_add_tail(&docker->graves, &grave->link);

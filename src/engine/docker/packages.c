@@ -186,14 +186,16 @@ static int see_to(struct showing *showing, const struct copies *copies, struct e
     if (r < 0)
         return r;
     showing->path = xasprintf(ENGINE_PACKAGES "/%u/%s", plan.place, plan.set);
-    asker_open(&asker, showing->target, showing->request_ms, &showing->cancelled);
-    docker_api_version(asker.api, showing->api);
-    r = make_helper(showing, &asker, err);
-    if (r == 0 && plan.noted)
-        r = is_whole(showing, &asker, err);
-    if (r == 0)
-        r = copy(showing, &asker, copies, &plan, err);
-    asker_close(&asker);
+    r = asker_open(&asker, showing->target, showing->request_ms, &showing->cancelled, err);
+    if (r == 0) {
+        docker_api_version(asker.api, showing->api);
+        r = make_helper(showing, &asker, err);
+        if (r == 0 && plan.noted)
+            r = is_whole(showing, &asker, err);
+        if (r == 0)
+            r = copy(showing, &asker, copies, &plan, err);
+        asker_close(&asker);
+    }
     copies_plan_done(&plan);
     return r;
 }

@@ -40,14 +40,15 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
 {
     struct asker asker;
     *ret = (struct docker_facts){ 0 };
-    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
-    int r = look(&asker, ret, err);
+    int r = asker_open(&asker, options->target, options->timeout_ms, options->cancelled, err);
+    if (r < 0)
+        return r;
+    r = look(&asker, ret, err);
     asker_close(&asker);
     return r;
 }
 
-/* Containers of belljar's: all, or those of one instance; owned by the caller. */
-static char *list_path(const char *id)
+char *docker_list_path(const char *id)
 {
     /* {"label":["belljar.instance=ID"]}; an id is of characters that need no escape. */
     return xasprintf(
@@ -60,9 +61,11 @@ int docker_list(const struct prepare_options *options, json_t *ret, struct err *
 {
     struct asker asker;
     struct docker_facts facts = { 0 };
-    auto_free char *path = list_path(/* id= */ NULL);
-    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
-    int r = look(&asker, &facts, err);
+    auto_free char *path = docker_list_path(/* id= */ NULL);
+    int r = asker_open(&asker, options->target, options->timeout_ms, options->cancelled, err);
+    if (r < 0)
+        return r;
+    r = look(&asker, &facts, err);
     if (r == 0) {
         const struct docker_reply *reply = asker_get(&asker, path);
         r = docker_expect(reply, "list containers", err);
@@ -187,8 +190,10 @@ int docker_prepare(const struct prepare_options *options, struct prepared *ret, 
     struct asker asker;
     *ret = (struct prepared){ 0 };
     name_volume(ret->volume, sizeof(ret->volume));
-    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
-    int r = look(&asker, &ret->facts, err);
+    int r = asker_open(&asker, options->target, options->timeout_ms, options->cancelled, err);
+    if (r < 0)
+        return r;
+    r = look(&asker, &ret->facts, err);
     if (r == 0)
         r = check_arch(&ret->facts, err);
     if (r == 0)
@@ -277,12 +282,13 @@ bool docker_remove_all(const struct docker_target *target, const char *api, json
                        uint64_t limit_ms)
 {
     struct removals all = { .begin_ms = clock_ms() };
+    struct err err;
     bool gone = true;
-    if (!list_removals(&all, names)) {
+    if (!list_removals(&all, names) ||
+        asker_open(&all.asker, target, limit_ms, /* cancelled= */ NULL, &err) < 0) {
         free(all.items);
-        return true;
+        return all.count == 0;
     }
-    asker_open(&all.asker, target, limit_ms, /* cancelled= */ NULL);
     docker_api_version(all.asker.api, api);
     struct timer *again = timer_new(&all.asker.loop, ask_for_removals, &all);
     timer_repeat(again, AGAIN_MS);
@@ -303,14 +309,16 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
     struct asker asker;
     struct err err;
     auto_json *names = json_object();
-    auto_free char *path = list_path(id);
-    asker_open(&asker, options->target, options->timeout_ms, options->cancelled);
-    docker_api_version(asker.api, api);
-    const struct docker_reply *reply = asker_get(&asker, path);
-    int r = docker_expect(reply, "list containers", &err);
-    if (r == 0)
-        r = docker_read_names(reply, CONTAINER_LABEL_INSTANCE, id, names, &err);
-    asker_close(&asker);
+    auto_free char *path = docker_list_path(id);
+    int r = asker_open(&asker, options->target, options->timeout_ms, options->cancelled, &err);
+    if (r == 0) {
+        docker_api_version(asker.api, api);
+        const struct docker_reply *reply = asker_get(&asker, path);
+        r = docker_expect(reply, "list containers", &err);
+        if (r == 0)
+            r = docker_read_names(reply, CONTAINER_LABEL_INSTANCE, id, names, &err);
+        asker_close(&asker);
+    }
     if (r < 0) {
         log_warning("what instance %s has left cannot be seen: %s", id, err.msg);
         return false;

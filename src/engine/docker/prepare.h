@@ -53,6 +53,9 @@ bool docker_remove_all(const struct docker_target *target, const char *api, json
 /* That the engine does not have an image, and the remedy. Returns -ENOENT. */
 int docker_no_image(const char *name, struct err *err);
 
+/* The path by which containers of belljar's are listed, of all instances (NULL) or of one; owned by the
+ * caller. */
+char *docker_list_path(const char *id);
 /* The path by which a container is removed; owned by the caller. */
 char *docker_removal_path(const char *name);
 

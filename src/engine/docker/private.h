@@ -13,7 +13,10 @@
 #include "engine/docker/prepare.h"
 #include "engine/native/seccomp.h"
 
-enum { DOCKER_NAME = 96 };
+enum {
+    DOCKER_NAME = 96,
+    DOCKER_UNSURE_MS = 60 * 1000, /* that an engine may work on what nobody waits for any more */
+};
 
 struct image_names {
     const char **items;
@@ -46,6 +49,7 @@ struct docker {
     struct list held_back;   /* struct box that wait for `refresh` */
     struct refresh *refresh; /* NULL: none under way */
     struct list graves;
+    struct dead *dead;
     struct timer *bury;
 
     /* Of an engine for installers: the one for whose guests it is, which looks after the container engine
@@ -114,6 +118,14 @@ void box_failed(struct box *box, const struct err *err);
 /* A container that was made has ended. */
 void box_ended(struct box *box);
 void docker_free_slot(struct docker *docker, int slot);
+
+/*** dead.c ***/
+
+/* Remembers instances whose servers are dead, and from dead_watch() on removes for a while what the engine
+ * still makes for them. */
+struct dead *dead_new(struct docker *docker, const struct instance *instances, size_t count);
+void dead_watch(struct dead *dead);
+void dead_free(struct dead *dead);
 
 /*** packages.c ***/
 

@@ -70,8 +70,9 @@ int docker_explain(const struct docker_reply *reply, const char *what, struct er
             "%s: the container engine's disk is full: %s; make room there (docker system "
             "df shows what takes it)",
             what, shown);
-    return err_set(err, code, "%s: the container engine answered %d: %s", what, reply->status,
-                   shown);
+    bool wants_tls = reply->status == 400 && strstr(said, "HTTP request to an HTTPS server");
+    return err_set(err, code, "%s: the container engine answered %d: %s%s", what, reply->status,
+                   shown, wants_tls ? "; set docker.cert_path to speak TLS with it" : "");
 }
 
 int docker_expect(const struct docker_reply *reply, const char *what, struct err *err)

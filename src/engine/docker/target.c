@@ -131,6 +131,18 @@ void docker_target_apply(const struct docker_target *target, CURL *easy)
     apply_blob(easy, CURLOPT_SSLKEY_BLOB, &target->key);
 }
 
+/* Of a certificate, ours or the engine's. */
+static bool is_mistrust(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
+           code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CONNECT_ERROR;
+}
+
+static bool is_broken(CURLcode code)
+{
+    return code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING;
+}
+
 int docker_target_explain(const struct docker_target *target, CURL *easy, CURLcode code,
                           const char *words, struct err *err)
 {
@@ -138,6 +150,8 @@ int docker_target_explain(const struct docker_target *target, CURL *easy, CURLco
     if (easy)
         (void)curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
     bool refused = code == CURLE_COULDNT_CONNECT;
+    if (number == EMFILE || number == ENFILE)
+        return err_sys(err, (int)number, "connect to the container engine at %s", target->shown);
     if (refused && target->socket && (number == EACCES || number == EPERM))
         return err_set(err, EACCES,
                        "docker.host: no permission to use %s; add this user to the group that owns "
@@ -160,6 +174,21 @@ int docker_target_explain(const struct docker_target *target, CURL *easy, CURLco
                        target->shown);
     if (code == CURLE_WRITE_ERROR)
         return err_set(err, EMSGSIZE, "the container engine at %s sent too long an answer",
+                       target->shown);
+    if (is_mistrust(code)) {
+        auto_free char *said = text_quote(*words ? words : curl_easy_strerror(code), SHOWN_MAX);
+        return err_set(
+            err, EACCES,
+            "docker.cert_path: no trust between us and the container engine at %s: %s; "
+            "ca.pem has to be of who signed the engine's certificate, which has to name the "
+            "host of docker.host; cert.pem and key.pem are ours, signed by whom the engine "
+            "trusts",
+            target->shown, said);
+    }
+    if (target->tls && is_broken(code))
+        return err_set(err, ECONNRESET,
+                       "the container engine at %s has ended the connection; so it does if "
+                       "docker.cert_path has a cert.pem that it does not trust",
                        target->shown);
     auto_free char *shown = text_quote(*words ? words : curl_easy_strerror(code), SHOWN_MAX);
     return err_set(err, EIO, "the container engine at %s: %s", target->shown, shown);
