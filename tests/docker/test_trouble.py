@@ -19,9 +19,7 @@ from sandboxes import ToolError, until
 FULL = bool(os.environ.get("BELLJAR_FULL"))
 SECOND = math.ceil(PATIENCE)  # on a busy machine
 
-JSON = (
-    b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-)
+JSON = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
 
 
 def answer(body, status=b"200 OK"):
