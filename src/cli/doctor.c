@@ -73,10 +73,15 @@ static void check_docker(struct examination *exam)
 
 /*** Packages ***/
 
-/* Which program installs them, as installer.py looks for it; NULL: it is not there. */
+/* Which program installs them, as installer.py looks for it; NULL: it is not there. What an image has is
+ * not known before it is tried. */
 static char *find_installer(const struct config *config)
 {
+    static const char *const words[] = { "uv or pip", "uv", "pip" };
     enum package_installer wanted = (enum package_installer)config->package_installer;
+    if (str_eq(config->engine, "docker"))
+        return xasprintf("%s of %.100s in the network %s", words[wanted], config->docker_image,
+                         config->docker_install_network);
     if (wanted == PACKAGE_INSTALLER_PIP)
         return xstrdup("pip");
     auto_free char *own = xasprintf("%s/bin/uv", config->runtime);

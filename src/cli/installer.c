@@ -131,7 +131,9 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
     if (!config->packages_enabled)
         return;
     ret->dir = config->package_dir[0] ? xstrdup(config->package_dir) : default_dir(state_dir);
-    ret->interpreter = describe_interpreter(config);
+    bool docker =
+        str_eq(config->engine, "docker"); /* all is in the image, whose id the engine tells */
+    ret->interpreter = docker ? xstrdup("") : describe_interpreter(config);
     ret->certificates = read_certificates();
     describe_network(ret, config);
     const struct packages_options options = {
@@ -139,6 +141,7 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
         .uid = geteuid() == 0 ? (uint32_t)config->server_uid : geteuid(),
         .python = python,
         .interpreter = ret->interpreter,
+        .image = docker ? config->docker_image : "",
         .installer = (enum package_installer)config->package_installer,
         .index = config->package_index,
         .trusted_hosts = (const char *const *)config->package_trusted_hosts.items,
@@ -158,15 +161,16 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
     };
     struct err err = { 0 };
     struct stat st;
-    if (*config->package_wheels && stat(config->package_wheels, &st) < 0)
+    if (*config->package_wheels && !docker && stat(config->package_wheels, &st) < 0)
         (void)err_sys(&err, errno, "package_wheels: %s", config->package_wheels);
     if (err.code || packages_open(loop, &options, &ret->packages, &err) < 0)
         give_up(ret, &err);
 }
 
-const char *installer_shown_dir(const struct installer *installer)
+struct engine_packages installer_shown(const struct installer *installer)
 {
-    return installer->packages ? packages_shown_dir(installer->packages) : "";
+    return installer->packages ? packages_shown(installer->packages)
+                               : (struct engine_packages){ .dir = "" };
 }
 
 void installer_take_ids(const struct installer *installer, struct engine_options *base,
@@ -183,7 +187,7 @@ void installer_take_ids(const struct installer *installer, struct engine_options
 }
 
 void installer_start(struct installer *installer, uv_loop_t *loop, const struct config *config,
-                     const struct engine_options *options)
+                     struct engine *guests, const struct engine_options *options)
 {
     char instance[RANDOM_ID_SIZE];
     struct engine_options own = *options;
@@ -192,15 +196,16 @@ void installer_start(struct installer *installer, uv_loop_t *loop, const struct 
         return;
     random_id(instance);
     own.instance = instance;
-    own.packages = "";
+    own.packages = (struct engine_packages){ .dir = "" };
     own.kernels.python = "";
+    installer->network.guests = guests;
     own.network = &installer->network;
     own.pool_enabled = false;
     own.pool_max_creations = (size_t)config->package_max_parallel;
     if (engine_open(loop, config->engine, &own, &installer->engine, &err) < 0)
         give_up(installer, &err);
     else
-        packages_start(installer->packages, installer->engine);
+        packages_start(installer->packages, guests, installer->engine);
 }
 
 void installer_close(struct installer *installer)

@@ -28,14 +28,14 @@ struct installer {
 /* `config`, `state_dir` and `python` outlive it. */
 void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct config *config,
                        const char *state_dir, const char *python);
-/* What engine_options.packages should be; "" */
-const char *installer_shown_dir(const struct installer *installer);
+/* What engine_options.packages should be. */
+struct engine_packages installer_shown(const struct installer *installer);
 /* Takes its user ids from the end of the range in `base`, which has less of them afterwards: to be
  * called first. */
 void installer_take_ids(const struct installer *installer, struct engine_options *base,
                         struct engine_options *ret);
 void installer_start(struct installer *installer, uv_loop_t *loop, const struct config *config,
-                     const struct engine_options *options);
+                     struct engine *guests, const struct engine_options *options);
 void installer_close(struct installer *installer);
 
 #endif

@@ -271,6 +271,7 @@ struct engine_docker docker_options(const struct config *config)
                                    .runtime = config->docker_runtime,
                                    .working_dir = config->docker_working_dir,
                                    .user = config->docker_user,
+                                   .install_network = config->docker_install_network,
                                    .timeout_ms = config->docker_timeout_ms };
 }
 
@@ -332,14 +333,13 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         list_images(sandboxes, config);
         options.docker.images = sandboxes->images;
         options.docker.n_images = sandboxes->n_images;
-    } else {
-        installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
     }
+    installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
     installer_take_ids(&sandboxes->installer, &options, &installer);
-    options.packages = installer_shown_dir(&sandboxes->installer);
+    options.packages = installer_shown(&sandboxes->installer);
     r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
     if (r == 0)
-        installer_start(&sandboxes->installer, loop, config, &installer);
+        installer_start(&sandboxes->installer, loop, config, sandboxes->engine, &installer);
     return r;
 }
 

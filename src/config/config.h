@@ -109,6 +109,7 @@ struct config {
     char *docker_host, *docker_cert_path;
     struct config_list docker_images;
     char *docker_image, *docker_runtime, *docker_user, *docker_working_dir;
+    char *docker_install_network;
     uint64_t docker_timeout_ms, docker_build_timeout_ms;
 
     /* Limits of a sandbox */

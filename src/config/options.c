@@ -114,6 +114,11 @@ static bool is_docker_user(const char *text)
                       (!gid || num_parse_int(gid, 1, ID_MAX, &id) == 0));
 }
 
+static bool is_install_network(const char *text)
+{
+    return is_profile_name(text) && !str_eq(text, "none");
+}
+
 static bool is_index(const char *text)
 {
     size_t len = strcspn(text, " \t\r\n\"'");
@@ -467,6 +472,11 @@ const struct option config_options[] = {
         .check = is_absolute_or_empty, .allowed = "an absolute path",
         .help = "Where code begins, as containers see it. Not set: /workspace, where files of the "
                 "session are in any case.") },
+    { DOCKER, STRING("docker.install_network", docker_install_network, "bridge", 1, 64,
+        .placeholder = "NAME", .check = is_install_network,
+        .allowed = "a name of letters, digits, '_', '.' or '-', but not none",
+        .help = "The network of the container engine in which packages are fetched, by installers alone: "
+                "bridge, host, or one that was made for it. Sandboxes have none.") },
     { DOCKER, DURATION("docker.timeout", docker_timeout, "30s", 100, HOUR,
         .help = "How long the container engine may take to answer one request.") },
     { DOCKER, DURATION("docker.build_timeout", docker_build_timeout, "1h", SECOND, DAY,
@@ -628,11 +638,12 @@ const struct option config_options[] = {
         .help = "Hosts whose certificates are not checked, or that speak plain HTTP.") },
     { PACKAGES, STRING("package_wheels", package_wheels, "", 0, PATH, .placeholder = "DIRECTORY",
         .check = is_absolute_or_empty, .allowed = "an absolute path",
-        .help = "A directory of wheels to install from, beside the index or instead of it.") },
+        .help = "A directory of wheels to install from, beside the index or instead of it; with the "
+                "docker engine one of the container engine's host.") },
     { PACKAGES, ENUM("package_installer", package_installer, enum config_installer, installers,
         "auto",
         .aliases = { { PYDOCKER, .key = "package.installer" } },
-        .help = "What installs. auto: uv if the runtime has it, else pip.") },
+        .help = "What installs. auto: uv if the runtime, or the image, has it, else pip.") },
     { PACKAGES, BOOL("package_allow_source", package_allow_source, "false",
         .help = "Build packages that have no wheel. That runs code of the package's author in the "
                 "installer's sandbox, which has a network.") },

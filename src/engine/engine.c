@@ -134,6 +134,24 @@ void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, voi
     sandbox->engine->ops->add_kernel(sandbox, on_added, data);
 }
 
+struct engine_showing *engine_show_packages(struct engine *engine, const char *name,
+                                            uint64_t timeout_ms, engine_shown_fn *on_shown,
+                                            void *data)
+{
+    return engine->ops->show ? engine->ops->show(engine, name, timeout_ms, on_shown, data) : NULL;
+}
+
+void engine_show_cancel(struct engine_showing *showing)
+{
+    if (showing)
+        showing->engine->ops->show_cancel(showing);
+}
+
+const char *engine_origin(const struct engine *engine)
+{
+    return engine->ops->origin ? engine->ops->origin(engine) : "";
+}
+
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data)
 {
     sandbox->engine->ops->usage(sandbox, on_usage, data);

@@ -5,9 +5,10 @@
  *   2. engine_start()      plan → a sandbox with a connected agent; asynchronous, cancellable
  *   3. sandbox_fd()        the byte stream to the agent: the caller speaks agent/frame.h over it
  *   4. sandbox_add_kernel() puts a warm Python into it
- *   5. sandbox_usage()     counters that the host itself keeps
- *   6. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
- *   7. engine_close()      destroys what is left
+ *   5. engine_show_packages() lets all sandboxes see packages that came later
+ *   6. sandbox_usage()     counters that the host itself keeps
+ *   7. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
+ *   8. engine_close()      destroys what is left
  *
  * Promises: after engine_start() fails or is cancelled the host is as it was before. A sandbox that
  * dies by itself is reported once through on_died and still has to be destroyed by its owner. All
@@ -78,6 +79,9 @@ enum { ENGINE_LAYERS = 13 }; /* how many there are: 1 << 0 to 1 << 12 */
  */
 enum { ENGINE_PORTS_MAX = 32 };
 struct engine_network {
+    /* For whose sandboxes things are fetched, so that what fits here fits there: containers are of the same
+     * image. It is of the same kind, and is closed later. */
+    struct engine *guests;
     const char *wheels; /* directory shown at ENGINE_WHEELS, read-only; "" : none */
     uint16_t ports[ENGINE_PORTS_MAX];
     size_t n_ports;
@@ -92,15 +96,25 @@ struct engine_docker {
     const char *runtime;     /* "" : the engine's own choice */
     const char *working_dir; /* where code begins; made if it is not there; "" : nowhere special */
     const char *user;        /* "UID" or "UID:GID"; "" : each sandbox has a uid of its own */
-    uint64_t timeout_ms;     /* of one request */
+    const char *install_network; /* with engine_network: of which network of the engine's */
+    uint64_t timeout_ms;         /* of one request */
+};
+
+/* Packages for Python that sandboxes can be shown. Sets are directories that appear whole and do not change;
+ * who knows the name of one may use it. */
+struct engine_packages {
+    const char *dir; /* of the sets; cannot be listed; NULL, "" : none */
+    const char
+        *copies; /* a directory where an engine notes what it has copied to where sandboxes are */
+    const char *id; /* tells these from others; letters, digits, '-', '_'; not a secret */
 };
 
 struct engine_options {
-    const char *state_dir; /* what must be found again after a crash; exists */
-    const char *instance;  /* names what is ours */
-    const char *rootfs;    /* "" : the host's own /usr, read-only */
-    const char *runtime;   /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
-    const char *packages;  /* directory shown at ENGINE_PACKAGES, read-only; NULL, "" : none */
+    const char *state_dir;           /* what must be found again after a crash; exists */
+    const char *instance;            /* names what is ours */
+    const char *rootfs;              /* "" : the host's own /usr, read-only */
+    const char *runtime;             /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
+    struct engine_packages packages; /* shown below ENGINE_PACKAGES, read-only */
     const struct engine_network *network; /* NULL: every sandbox has a network of its own, empty */
     struct {
         const char *python;         /* as sandboxes see it; "" : no kernels are made ahead */
@@ -185,6 +199,21 @@ void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sa
  * soon, for a caller that has time. One at a time. */
 typedef void sandbox_added_fn(int code, void *data);
 void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
+
+/* Makes a set of options.packages visible to every sandbox of the engine, those that are there already among
+ * them, and to remain so for as long as the caller keeps it from being removed. NULL: it is visible, at
+ * ENGINE_PACKAGES and its name. Otherwise exactly one call of on_shown follows, within `timeout_ms` or not
+ * much later, unless cancelled: with the path by which sandboxes see it, or NULL and why. What is half
+ * copied nobody is shown. Sets that have been removed meanwhile go from where they were copied to. */
+struct engine_showing;
+typedef void engine_shown_fn(const char *path, const struct err *err, void *data);
+struct engine_showing *engine_show_packages(struct engine *engine, const char *name,
+                                            uint64_t timeout_ms, engine_shown_fn *on_shown,
+                                            void *data);
+void engine_show_cancel(struct engine_showing *showing); /* NULL is fine */
+/* What the programs of new sandboxes come from, as packages must fit it: another text when it is another. "" :
+ * from this host. Valid until the loop goes on. */
+const char *engine_origin(const struct engine *engine);
 
 struct sandbox_usage {
     uint64_t memory_bytes, memory_peak_bytes;

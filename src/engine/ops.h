@@ -23,6 +23,11 @@ struct engine_ops {
     /* on_died has been set: tell, from the loop, if it is dead already. */
     void (*watch)(struct sandbox *sandbox);
     void (*add_kernel)(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
+    /* Both NULL: sandboxes see options.packages.dir itself. */
+    struct engine_showing *(*show)(struct engine *engine, const char *name, uint64_t timeout_ms,
+                                   engine_shown_fn *on_shown, void *data);
+    void (*show_cancel)(struct engine_showing *showing);
+    const char *(*origin)(const struct engine *engine); /* NULL: this host */
     void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
     void (*destroy)(struct sandbox *sandbox);
 };
@@ -46,6 +51,12 @@ struct sandbox {
 struct engine_pending {
     struct engine *engine;
     engine_started_fn *on_started;
+    void *data;
+};
+
+struct engine_showing {
+    struct engine *engine;
+    engine_shown_fn *on_shown;
     void *data;
 };
 

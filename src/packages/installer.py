@@ -36,6 +36,7 @@ SPEC = {
     "max_bytes": 0,
     "max_files": 0,
     "place": "",  # where sandboxes will see the packages
+    "home": "the runtime",  # where the installer comes from, for people
     "files": {},  # resolv.conf, hosts
     "certificates": "",  # PEM; "": the system's own
 }
@@ -92,12 +93,12 @@ def prepare(spec):
         os.environ["UV_NATIVE_TLS"] = "1"
 
 
-def find_uv(wanted):
-    if wanted == "pip":
+def find_uv(spec):
+    if spec["installer"] == "pip":
         return None
     uv = RUNTIME_UV if os.access(RUNTIME_UV, os.X_OK) else shutil.which("uv")
-    if uv is None and wanted == "uv":
-        raise Failure("package_installer is uv, and there is no uv in the runtime")
+    if uv is None and spec["installer"] == "uv":
+        raise Failure(f"package_installer is uv, and there is no uv in {spec['home']}")
     return uv
 
 
@@ -168,7 +169,7 @@ class Pip:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ):
-            raise Failure("there is neither uv nor pip in the runtime")
+            raise Failure(f"there is neither uv nor pip in {spec['home']}")
         self.command = [sys.executable, "-m", "pip", "install", "--no-color", "--progress-bar=off"]
         self.command += sources(spec, "--trusted-host")
 
@@ -255,7 +256,7 @@ def is_full():
 
 def install(spec):
     prepare(spec)
-    uv = find_uv(spec["installer"])
+    uv = find_uv(spec)
     installer = Uv(uv, spec) if uv else Pip(spec)
     say(f"Looking for {', '.join(spec['requirements'])}")
     pins = installer.resolve(spec["requirements"])

@@ -2,7 +2,7 @@
  * One install, from a sandbox to a set on the shelf:
  *
  *   WAITING ─▶ sandbox ─▶ agent ─▶ installer.py ─▶ pieces of its result, unpacked by a worker ─▶
- *   published by a worker ─▶ told
+ *   published by a worker ─▶ shown to guests ─▶ told
  *
  * Whatever fails on the way (or the clock, or the last who waits leaves), the sandbox is destroyed and
  * what was unpacked is removed. A worker that is at it then is waited for first: it holds the job.
@@ -53,9 +53,11 @@ static void let_go(struct package_job *job)
 {
     if (job->pending)
         engine_start_cancel(job->pending);
+    engine_show_cancel(job->showing);
     link_free(job->agent);
     sandbox_destroy(job->sandbox);
     job->pending = NULL;
+    job->showing = NULL;
     job->agent = NULL;
     job->sandbox = NULL;
     timer_stop(job->clock);
@@ -159,6 +161,33 @@ static void publish_work(uv_work_t *work)
     shelf_trim(&packages->shelf, packages->options.cache_bytes);
 }
 
+static void on_shown(const char *path, const struct err *err, void *data)
+{
+    struct package_job *job = data;
+    job->showing = NULL;
+    if (path) {
+        package_set_shown_at(job->set, path);
+        end(job);
+        return;
+    }
+    package_set_release(steal_ptr(&job->set));
+    job->failure = *err;
+    (void)err_wrap(&job->failure, "nothing was installed");
+    fail(job);
+}
+
+/* The clock goes on: it is the engine's limit, too, and strikes first. */
+static void show(struct package_job *job)
+{
+    struct packages *packages = job->packages;
+    job->showing = engine_show_packages(packages->guests, job->name, packages->options.timeout_ms,
+                                        on_shown, job);
+    if (job->showing)
+        return;
+    package_set_shown_at(job->set, NULL);
+    end(job);
+}
+
 static void after_publish(uv_work_t *work, int status)
 {
     struct package_job *job = work->data;
@@ -171,7 +200,7 @@ static void after_publish(uv_work_t *work, int status)
     }
     job->set = package_set_new(job->packages, job->name, job->hold);
     job->hold = -1;
-    end(job);
+    show(job);
 }
 
 static void after_unpack(uv_work_t *work, int status)
@@ -267,7 +296,10 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     if (!exit || job->over)
         return;
     if (exit->failure[0]) {
-        (void)err_set(&job->failure, EIO, "the installer could not be started: %s", exit->failure);
+        const char *image = job->packages->options.image;
+        (void)err_set(&job->failure, EIO,
+                      "nothing was installed: the installer could not be started%s%s: %s",
+                      *image ? " in the image " : "", image, exit->failure);
         fail(job);
     } else if (exit->signaled) {
         (void)err_set(&job->failure, ENOMEM,
@@ -318,6 +350,8 @@ static void write_spec(struct package_job *job)
     json_put_str(spec, "index", options->index);
     json_put_str(spec, "wheels", *options->wheels ? ENGINE_WHEELS : "");
     json_put_str(spec, "place", place);
+    auto_free char *image = xasprintf("the image %s", options->image);
+    json_put_str(spec, "home", *options->image ? image : "the runtime");
     json_put(spec, "certificates",
              json_text_value(options->certificates, strlen(options->certificates)));
     json_put(spec, "allow_source", json_boolean(options->allow_source));
@@ -438,5 +472,5 @@ void job_start(struct package_job *job)
     job->running = true;
     packages->n_running++;
     timer_start(job->clock, packages->options.timeout_ms);
-    job->pending = engine_start(packages->engine, &plan, on_started, job);
+    job->pending = engine_start(packages->installers, &plan, on_started, job);
 }

@@ -17,6 +17,7 @@
 int packages_open(uv_loop_t *loop, const struct packages_options *options, struct packages **ret,
                   struct err *err)
 {
+    static const char identity[] = "this shelf";
     struct shelf shelf;
     int r = shelf_open(options->dir, options->uid, &shelf, err);
     if (r < 0)
@@ -25,7 +26,9 @@ int packages_open(uv_loop_t *loop, const struct packages_options *options, struc
     packages->loop = loop;
     packages->options = *options;
     packages->shelf = shelf;
-    packages->shown_dir = xasprintf("%s/sets", options->dir);
+    packages->sets_path = xasprintf("%s/sets", options->dir);
+    packages->copies_path = xasprintf("%s/copies", options->dir);
+    shelf_name(&packages->shelf, identity, sizeof(identity) - 1, packages->id);
     packages->users = 1;
     list_init(&packages->jobs);
     list_init(&packages->sets);
@@ -34,14 +37,17 @@ int packages_open(uv_loop_t *loop, const struct packages_options *options, struc
     return 0;
 }
 
-const char *packages_shown_dir(const struct packages *packages)
+struct engine_packages packages_shown(const struct packages *packages)
 {
-    return packages->shown_dir;
+    return (struct engine_packages){ .dir = packages->sets_path,
+                                     .copies = packages->copies_path,
+                                     .id = packages->id };
 }
 
-void packages_start(struct packages *packages, struct engine *engine)
+void packages_start(struct packages *packages, struct engine *guests, struct engine *installers)
 {
-    packages->engine = engine;
+    packages->guests = guests;
+    packages->installers = installers;
 }
 
 void packages_unref(struct packages *packages)
@@ -49,7 +55,8 @@ void packages_unref(struct packages *packages)
     if (--packages->users > 0)
         return;
     shelf_close(&packages->shelf);
-    free(packages->shown_dir);
+    free(packages->sets_path);
+    free(packages->copies_path);
     free(packages);
 }
 
@@ -82,7 +89,6 @@ struct package_set *package_set_new(struct packages *packages, const char *name,
     set->refs = 1;
     set->hold = hold;
     (void)snprintf(set->name, sizeof(set->name), "%s", name);
-    (void)snprintf(set->path, sizeof(set->path), ENGINE_PACKAGES "/%s", name);
     list_add_tail(&packages->sets, &set->link);
     return set;
 }
@@ -91,6 +97,12 @@ struct package_set *package_set_ref(struct package_set *set)
 {
     set->refs++;
     return set;
+}
+
+void package_set_shown_at(struct package_set *set, const char *shown)
+{
+    free(set->path);
+    set->path = shown ? xstrdup(shown) : xasprintf(ENGINE_PACKAGES "/%s", set->name);
 }
 
 const char *package_set_path(const struct package_set *set)
@@ -105,6 +117,7 @@ void package_set_release(struct package_set *set)
     list_remove(&set->link);
     fd_closep(&set->hold);
     packages_unref(set->packages);
+    free(set->path);
     free(set);
 }
 
@@ -129,9 +142,11 @@ static void name_set(const struct packages *packages, char *const *requirements,
     if (*options->wheels)
         (void)stat(options->wheels, &wheels); /* not ours to see any more: then by its name alone */
     auto_json *key = json_array();
-    json_push(key, json_string("belljar packages 1"));
+    json_push(key, json_string("belljar packages 2"));
     json_push(key, json_text_value(options->python, strlen(options->python)));
     json_push(key, json_text_value(options->interpreter, strlen(options->interpreter)));
+    const char *origin = engine_origin(packages->guests);
+    json_push(key, json_text_value(origin, strlen(origin)));
     json_push(key, json_integer(options->installer));
     json_push(key, json_text_value(options->index, strlen(options->index)));
     json_push(key, json_text_value(options->wheels, strlen(options->wheels)));
@@ -153,23 +168,59 @@ static void wait_free(struct package_wait *wait)
 {
     list_remove(&wait->link);
     timer_free(wait->later);
+    engine_show_cancel(wait->showing);
     package_set_release(wait->set);
     free(wait);
 }
 
-static void on_later(void *data)
+/* One that is served from the shelf, or would be. */
+static void tell(struct package_wait *wait)
 {
-    struct package_wait *wait = data;
     static const char words[] = "Installed before: taken from the cache.\n";
     const struct package_events events = wait->events;
+    const struct err failure = wait->failure;
     void *owner = wait->data;
-    struct package_set *set = steal_ptr(&wait->set);
-    const struct package_result result = {
-        .set = set, .output = words, .output_len = sizeof(words) - 1, .cached = true
-    };
-    set->packages->stats.hits_total++;
+    struct package_set *set = failure.code ? NULL : steal_ptr(&wait->set);
+    const struct package_result result = { .set = set,
+                                           .error = set ? NULL : failure.msg,
+                                           .output = set ? words : "",
+                                           .output_len = set ? sizeof(words) - 1 : 0,
+                                           .cached = set != NULL };
+    if (set)
+        set->packages->stats.hits_total++;
     wait_free(wait);
     events.on_done(&result, owner);
+}
+
+static void on_later(void *data)
+{
+    tell(data);
+}
+
+static void on_shown(const char *path, const struct err *err, void *data)
+{
+    struct package_wait *wait = data;
+    wait->showing = NULL;
+    if (path) {
+        package_set_shown_at(wait->set, path);
+    } else {
+        wait->failure = *err;
+        (void)err_wrap(&wait->failure, "nothing was installed");
+    }
+    tell(wait);
+}
+
+/* It is on the shelf: see that guests see it, too. */
+static void serve(struct packages *packages, struct package_wait *wait)
+{
+    list_add_tail(&packages->waits, &wait->link);
+    wait->showing = engine_show_packages(packages->guests, wait->set->name,
+                                         packages->options.timeout_ms, on_shown, wait);
+    if (wait->showing)
+        return;
+    package_set_shown_at(wait->set, NULL);
+    wait->later = timer_new(packages->loop, on_later, wait);
+    timer_start(wait->later, 0);
 }
 
 static void start_next(struct packages *packages)
@@ -280,9 +331,7 @@ int packages_install(struct packages *packages, const char *const *names, size_t
     wait->set = find_set(packages, name);
     if (wait->set) {
         requirements_free(requirements, count);
-        wait->later = timer_new(packages->loop, on_later, wait);
-        timer_start(wait->later, 0);
-        list_add_tail(&packages->waits, &wait->link);
+        serve(packages, wait);
     } else if (wait_for_job(packages, wait, name, requirements, count, err) < 0) {
         free(wait);
         return -err->code;

@@ -4,7 +4,7 @@
  * of packages on a shelf (shelf.h) that all sandboxes see, read-only. The same set again costs nothing.
  *
  *   1. packages_open()       the shelf, while there is still the right to make it
- *   2. packages_start()      with an engine whose sandboxes have a network
+ *   2. packages_start()      with the guests' engine, and one whose sandboxes have a network
  *   3. packages_install()    names → a set; asynchronous, cancellable; equal requests share one sandbox
  *   4. package_set_path()    goes on Python's path in the session that asked
  *   5. package_set_release() when the session ends; packages_free()
@@ -30,6 +30,7 @@ struct packages_options {
     uint32_t uid;            /* who the server will be */
     const char *python;      /* the interpreter, as sandboxes see it */
     const char *interpreter; /* what changes when that is another; part of a set's name */
+    const char *image;       /* where it is, for people; "" : in the runtime */
     enum package_installer installer;
     const char *index; /* a URL, "" : the installer's default, "none" */
     const char *const *trusted_hosts;
@@ -48,10 +49,10 @@ struct packages_options {
 
 int packages_open(uv_loop_t *loop, const struct packages_options *options, struct packages **ret,
                   struct err *err);
-/* What an engine for guests is to show at ENGINE_PACKAGES. */
-const char *packages_shown_dir(const struct packages *packages);
-/* `engine` outlives the packages. */
-void packages_start(struct packages *packages, struct engine *engine);
+/* What an engine for guests is to show. Valid as long as the packages. */
+struct engine_packages packages_shown(const struct packages *packages);
+/* Both outlive the packages; `guests` was opened with packages_shown(). */
+void packages_start(struct packages *packages, struct engine *guests, struct engine *installers);
 /* Installs under way end; nobody is told. NULL is fine. */
 void packages_free(struct packages *packages);
 

@@ -12,9 +12,10 @@
 struct packages {
     uv_loop_t *loop;
     struct packages_options options;
-    struct engine *engine;
+    struct engine *guests, *installers;
     struct shelf shelf;
-    char *shown_dir;
+    char *sets_path, *copies_path;
+    char id[SHELF_NAME_SIZE];
     struct list jobs;  /* under way, then those that wait; in the order of arrival */
     struct list sets;  /* struct package_set: held by us */
     struct list waits; /* struct package_wait that wait for no job */
@@ -33,20 +34,24 @@ struct package_set {
     size_t refs;
     int hold; /* from shelf_hold() */
     char name[SHELF_NAME_SIZE];
-    char path[sizeof(ENGINE_PACKAGES) + SHELF_NAME_SIZE];
+    char *path; /* NULL: guests do not see it yet */
 };
 
 /* Takes `hold`. With one reference. */
 struct package_set *package_set_new(struct packages *packages, const char *name, int hold);
 struct package_set *package_set_ref(struct package_set *set);
+/* NULL `shown`: by its name. */
+void package_set_shown_at(struct package_set *set, const char *shown);
 
 struct package_wait {
     struct list link; /* job->waits, or packages->waits */
     struct package_job *job;
     struct package_events events;
     void *data;
-    struct timer *later;     /* of one that is served from the shelf */
-    struct package_set *set; /* the same */
+    struct timer *later;            /* of one that is served from the shelf */
+    struct package_set *set;        /* the same */
+    struct engine_showing *showing; /* the same, until guests see it */
+    struct err failure;             /* the same; code 0: none */
 };
 
 /*** job.c ***/
@@ -77,6 +82,7 @@ struct package_job {
 
     struct err failure; /* code 0: none */
     struct package_set *set;
+    struct engine_showing *showing; /* it is there, and guests are to see it */
     int hold;
 };
 

@@ -135,6 +135,9 @@ int shelf_open(const char *path, uid_t uid, struct shelf *ret, struct err *err)
         r = shelf.index = open_own(shelf.dir, "index", uid, 0700, err);
     if (r >= 0)
         r = shelf.stage = open_own(shelf.dir, "stage", uid, 0700, err);
+    auto_fd copies = r < 0 ? -1 : open_own(shelf.dir, "copies", uid, 0700, err);
+    if (r >= 0)
+        r = copies;
     if (r >= 0)
         r = read_secret(&shelf, uid, err);
     if (r < 0) {

@@ -10,6 +10,7 @@
  *                 index/NAME     the size of a set; its time is that of the last use, its lock says that
  *                                somebody uses it
  *                 stage/ID/      being made, or being removed; locked by whoever does
+ *                 copies/        notes of an engine whose sandboxes cannot see `sets` itself
  *
  * Several servers may share one shelf. A set appears and goes by a rename, whole. Functions block on
  * the disk; those marked so are for worker threads.

@@ -121,13 +121,8 @@ static size_t installs_of_owner(const struct session_ref *session)
     return count;
 }
 
-static int refuse_all(const struct sessions *sessions, struct err *err)
+static int refuse_all(struct err *err)
 {
-    const struct session_options *options = &sessions->options;
-    if (options->n_images)
-        return err_set(err, EOPNOTSUPP,
-                       "packages cannot be installed in containers; put them into the image %.300s",
-                       options->images[0]);
     return err_set(err, EOPNOTSUPP, "packages cannot be installed on this server");
 }
 
@@ -135,7 +130,7 @@ int sessions_check_packages(const struct sessions *sessions, const char *const *
                             struct err *err)
 {
     return sessions->options.packages ? packages_check(sessions->options.packages, packages, n, err)
-                                      : refuse_all(sessions, err);
+                                      : refuse_all(err);
 }
 
 int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
@@ -146,7 +141,7 @@ int session_install_in(struct session_ref *session, const char *const *packages,
                                                           .on_done = on_done };
     const struct session_options *options = &session->sessions->options;
     if (!options->packages)
-        return refuse_all(session->sessions, err);
+        return refuse_all(err);
     if (session->image > 0)
         return err_set(err, EOPNOTSUPP, "packages are made for the image %.200s, not for %.200s",
                        options->images[0], session_image(session));

@@ -74,9 +74,9 @@ struct session_options {
      * Python. There are kernel_pool_size of them; as many as kernel_pool_max while more are asked
      * for than are ready. 0: none. */
     size_t kernel_pool_size, kernel_pool_max;
-    bool fork_kernels; /* the engine has a zygote, or will have one */
-    /* Names of modules that each of them imports by itself, before it is needed; borrowed, NULL: none. */
-    const json_t *preload;
+    bool fork_kernels;     /* the engine has a zygote, or will have one */
+    const json_t *preload; /* names of modules that each of them imports by itself, before it is
+                            * needed; borrowed, NULL: none */
     /* What sandboxes run in, the first unless a plan says otherwise; 0: the host's programs. */
     const char *const *images;
     size_t n_images;

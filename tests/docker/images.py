@@ -3,10 +3,15 @@
 images.base(engine)       bash, coreutils, Python, node: imported through the API, in a second or two
 images.data(engine)       what `belljar image build` makes, with numpy, pandas, matplotlib and IPython
 images.default(engine)    the same with the whole scientific set
+images.uv(engine)         the base, and uv; images.pip(engine): the base, and pip
 """
 
+import io
 import os
+import pathlib
 import subprocess
+import tarfile
+import zipfile
 
 import belljar
 import rootfs
@@ -16,6 +21,8 @@ BASE = "belljar-test/base:latest"
 BARE = "belljar-test/bare:latest"
 DATA = "belljar-test/data:latest"
 DEFAULT = "belljar-test/default:latest"
+UV = "belljar-test/uv:latest"
+PIP = "belljar-test/pip:latest"
 BUILD_TIMEOUT = 600
 
 
@@ -60,3 +67,42 @@ def data(engine):
 
 def default(engine):
     return built(engine, DEFAULT, "full")
+
+
+def extend(engine, name, place, files):
+    """The base with more files, path to bytes, all of them programs. The name."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o755
+            tar.addfile(entry, io.BytesIO(content))
+    config = {"Image": base(engine), "Cmd": ["true"]}
+    made = engine.api.ask("POST", "/containers/create", None, config)["Id"]
+    try:
+        path = f"/containers/{made}/archive"
+        engine.api.request("PUT", path, {"path": place}, archive.getvalue(), "application/x-tar")
+        repo, _, tag = name.partition(":")
+        engine.api.ask("POST", "/commit", {"container": made, "repo": repo, "tag": tag}, {})
+    finally:
+        engine.api.remove_container(made)
+    return name
+
+
+def uv(engine):
+    program = rootfs.RUNTIME / "bin/uv"
+    if not program.exists():
+        raise Unavailable(f"{program} is not there (tools/runtime makes it)")
+    known = engine.api.image(UV)
+    return UV if known else extend(engine, UV, "/usr/bin", {"uv": program.read_bytes()})
+
+
+def pip(engine):
+    wheels = sorted(pathlib.Path("/usr/share/python-wheels").glob("pip-*.whl"))
+    if not wheels:
+        raise Unavailable("there is no wheel of pip's (Debian package python3-pip-whl)")
+    if engine.api.image(PIP):
+        return PIP
+    with zipfile.ZipFile(wheels[-1]) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist() if not name.endswith("/")}
+    return extend(engine, PIP, "/usr/lib/python3/dist-packages", files)

@@ -10,7 +10,6 @@ import containers
 import images
 import pytest
 from belljar import PATIENCE
-from sandboxes import ToolError
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +85,6 @@ def test_what_the_image_lacks_is_said_with_its_name(docker, make_rootfs, start):
 def test_python_that_is_not_there_is_said_with_the_image(start, base):
     run = start("--python", "python4", "--no-pool-enabled").execute("1", "python")
     assert "python4: No such file" in run.error and base in run.error, run
-
-
-def test_packages_are_refused_with_the_remedy(jar):
-    session = jar.tool("start_session")["session_id"]
-    with pytest.raises(ToolError, match="put them into the image"):
-        jar.tool("install_packages", packages=["six"], session_id=session)
-    jar.close_session(session)
 
 
 def test_code_begins_in_the_working_directory(start):

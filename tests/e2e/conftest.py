@@ -10,8 +10,6 @@ def missing_in_containers(item):
     """Why a test is not for sandboxes that are containers; None: it is. docs/engines.md says the same."""
     if mark := item.get_closest_marker("native_only"):
         return f"native engine only: {mark.args[0]}"
-    if item.get_closest_marker("packages") or "wheels" in item.fixturenames:
-        return "packages are not installed into containers"
     return None
 
 

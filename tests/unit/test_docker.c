@@ -5,12 +5,19 @@
 
 #include "agent/setup.h"
 #include "engine/docker/container.h"
+#include "engine/docker/copies.h"
 #include "engine/docker/stream.h"
 #include "engine/docker/tar.h"
+#include "engine/docker/tree.h"
 #include "engine/native/seccomp.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct docker_reply reply_of(int status, const char *body)
 {
@@ -233,6 +240,9 @@ static struct container_plan some_plan(const struct docker_facts *facts,
         .runtime = "runsc",
         .working_dir = "",
         .volume = "v",
+        .packages = "",
+        .network = "",
+        .wheels = "",
         .instance = "i",
         .sandbox = "s",
         .seccomp = "{}",
@@ -298,6 +308,35 @@ static void a_container_is_shut_in(void **state)
     json_decref(image.volumes);
 }
 
+/* The same, but for the network and the wheels. */
+static void only_an_installer_has_a_network(void **state)
+{
+    (void)state;
+    const struct docker_facts facts = { .cpus = 2 };
+    const struct docker_image image = { .id = "sha256:ab", .volumes = json_array() };
+    struct container_plan plan = some_plan(&facts, &image);
+    plan.packages = "packages-volume";
+    auto_json *guest = container_json(&plan);
+    plan.network = "bridge";
+    plan.wheels = "/srv/wheels";
+    plan.packages = "";
+    auto_json *installer = container_json(&plan);
+    auto_free char *one = json_text(guest), *two = json_text(installer);
+    static const char packages[] = "{\"Type\":\"volume\",\"Source\":\"packages-volume\",\"Target\":"
+                                   "\"/opt/belljar/packages\",\"ReadOnly\":true";
+    static const char wheels[] = "{\"Type\":\"bind\",\"Source\":\"/srv/wheels\",\"Target\":"
+                                 "\"/opt/belljar/wheels\",\"ReadOnly\":true}";
+    CHECK("the guest's packages", strstr(one, packages) && !strstr(one, "\"bind\""));
+    CHECK("no network",
+          strstr(one, "\"NetworkMode\":\"none\"") && strstr(one, "\"NetworkDisabled\":true"));
+    CHECK("wheels", strstr(two, wheels) && !strstr(two, "packages-volume"));
+    CHECK("a network",
+          strstr(two, "\"NetworkMode\":\"bridge\"") && strstr(two, "\"NetworkDisabled\":false"));
+    CHECK("as shut in", strstr(two, "\"CapDrop\":[\"ALL\"]") && strstr(two, "no-new-privileges") &&
+                            strstr(two, "\"ReadonlyRootfs\":true"));
+    json_decref(image.volumes);
+}
+
 static void the_set_up_is_one_that_the_agent_takes(void **state)
 {
     (void)state;
@@ -330,7 +369,7 @@ static void the_set_up_is_one_that_the_agent_takes(void **state)
 static void the_profile_is_the_table(void **state)
 {
     (void)state;
-    auto_json *profile = seccomp_profile();
+    auto_json *profile = seccomp_profile(SECCOMP_AGENT);
     auto_free char *text = json_text(profile);
     CHECK_STR("default", json_str(profile, "defaultAction"), "SCMP_ACT_ERRNO");
     static const char *const there[] = {
@@ -348,6 +387,10 @@ static void the_profile_is_the_table(void **state)
         CHECK(there[i], strstr(text, there[i]));
     for (size_t i = 0; i < ARRAY_SIZE(not_there); i++)
         CHECK(not_there[i], !strstr(text, not_there[i]));
+    auto_json *installers = seccomp_profile(SECCOMP_AGENT_NETWORK);
+    size_t all = json_array_size(json_object_get(profile, "syscalls"));
+    CHECK_INT("without sockets of the host's programs",
+              json_array_size(json_object_get(installers, "syscalls")), all - 1);
 }
 
 static void an_archive_is_one_that_tar_reads(void **state)
@@ -365,6 +408,215 @@ static void an_archive_is_one_that_tar_reads(void **state)
     CHECK_INT("content", memcmp(tar.data + 512, "hello\0", 6), 0);
 }
 
+static void long_names_and_large_sizes_are_told_as_gnu_does(void **state)
+{
+    (void)state;
+    char name[140];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    static const struct {
+        size_t len, blocks;
+    } cases[] = { { 100, 1 }, { 101, 3 } };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        auto_buf tar = BUF_INIT(10000);
+        tar_head(&tar, &(struct tar_entry){ .name = name + sizeof(name) - 1 - cases[i].len,
+                                            .type = '5' });
+        CHECK_INT("blocks", tar.len, cases[i].blocks * TAR_BLOCK);
+    }
+    auto_buf tar = BUF_INIT(10000);
+    tar_head(&tar,
+             &(struct tar_entry){ .name = "x", .type = '0', .size = (UINT64_C(1) << 33) - 1 });
+    CHECK_STR("octal", tar.data + 124, "77777777777");
+    buf_clear(&tar);
+    tar_head(&tar, &(struct tar_entry){ .name = "x", .type = '0', .size = UINT64_C(1) << 33 });
+    CHECK_INT("a number", memcmp(tar.data + 124, "\x80\0\0\0\0\0\0\x02\0\0\0\0", 12), 0);
+    CHECK_INT("padding of nothing", tar_padding(0), 0);
+    CHECK_INT("padding of one", tar_padding(1), TAR_BLOCK - 1);
+    CHECK_INT("padding of a block", tar_padding(TAR_BLOCK), 0);
+}
+
+/*** Copies of directories ***/
+
+struct place {
+    char path[64];
+    int dir;
+};
+
+static struct place place_new(void)
+{
+    struct place place = { .path = "/tmp/belljar-test-XXXXXX" };
+    assert_non_null(mkdtemp(place.path));
+    place.dir = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return place;
+}
+
+static void place_done(struct place *place)
+{
+    auto_free char *command = xasprintf("rm -r %s", place->path);
+    fd_closep(&place->dir);
+    CHECK_INT("removed", system(command), 0); /* NOLINT(cert-env33-c): a name of ours */
+}
+
+static void put_file(const struct place *place, const char *name, const char *text, mode_t mode)
+{
+    auto_fd fd = openat(place->dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    CHECK_INT(name, write(fd, text, strlen(text)), strlen(text));
+}
+
+/* Read in pieces of `size`. */
+static void read_all(const struct tree_plan *plan, size_t size, struct buf *ret)
+{
+    struct tree tree;
+    ssize_t n;
+    char room[4096];
+    tree_init(&tree, plan);
+    CHECK("something is there to rewind", tree_read(&tree, room, size) > 0);
+    tree_rewind(&tree);
+    while ((n = tree_read(&tree, room, size)) > 0)
+        (void)buf_add(ret, room, (size_t)n);
+    CHECK_INT("to its end", n, 0);
+    CHECK_INT("for good", tree_read(&tree, room, size), 0);
+    tree_done(&tree);
+}
+
+#define LONG_NAME                                                                                  \
+    "a_module_whose_name_is_longer_than_most_because_it_has_to_be_long_enough_for_this.py"
+
+static void a_directory_is_an_archive_that_tar_reads(void **state)
+{
+    (void)state;
+    struct place place = place_new(), out = place_new();
+    auto_buf before = BUF_INIT(10000), whole = BUF_INIT(BUF_NO_CEILING);
+    tar_head(&before, &(struct tar_entry){ .name = "7", .type = '5', .mode = 0711 });
+    CHECK_INT("mkdir", mkdirat(place.dir, "package", 0755), 0);
+    CHECK_INT("mkdir", mkdirat(place.dir, "empty", 0700), 0);
+    put_file(&place, "module.py", "x = 1\n", 0600);
+    put_file(&place, "package/" LONG_NAME, "long\n", 0644);
+    put_file(&place, "package/program", "", 0755);
+    CHECK_INT("link", symlinkat("/etc/passwd", place.dir, "link"), 0);
+    const struct tree_plan plan = {
+        .root = place.dir, .before = &before, .prefix = "7/set", .last = ".last"
+    };
+    read_all(&plan, 4096, &whole);
+    for (size_t size = 1; size < 1000; size += 333) {
+        auto_buf again = BUF_INIT(BUF_NO_CEILING);
+        read_all(&plan, size, &again);
+        CHECK("the same in other pieces",
+              again.len == whole.len && memcmp(again.data, whole.data, whole.len) == 0);
+    }
+    auto_free char *command = xasprintf("tar --extract --directory %s", out.path);
+    FILE *tar = popen(command, "w"); /* NOLINT(cert-env33-c): names of ours */
+    CHECK_INT("written", fwrite(whole.data, 1, whole.len, tar), whole.len);
+    CHECK_INT("read", pclose(tar), 0);
+    static const struct {
+        const char *path;
+        mode_t mode;
+        off_t size;
+    } wanted[] = {
+        { "7", S_IFDIR | 0711, -1 },
+        { "7/set/empty", S_IFDIR | 0755, -1 },
+        { "7/set/module.py", S_IFREG | 0644, 6 },
+        { "7/set/package/" LONG_NAME, S_IFREG | 0644, 5 },
+        { "7/set/package/program", S_IFREG | 0755, 0 },
+        { "7/set/.last", S_IFREG | 0444, 0 },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        struct stat st = { 0 };
+        CHECK_INT(wanted[i].path, fstatat(out.dir, wanted[i].path, &st, AT_SYMLINK_NOFOLLOW), 0);
+        CHECK_INT(wanted[i].path, st.st_mode, wanted[i].mode);
+        CHECK(wanted[i].path, wanted[i].size < 0 || st.st_size == wanted[i].size);
+    }
+    CHECK_INT("no link", faccessat(out.dir, "7/set/link", F_OK, AT_SYMLINK_NOFOLLOW), -1);
+    const char *last = whole.data + whole.len - 3 * (size_t)TAR_BLOCK;
+    CHECK_STR("the last is the last", last, "7/set/.last");
+    place_done(&place);
+    place_done(&out);
+}
+
+struct notebook {
+    struct place sets, notes;
+    struct copies copies;
+};
+
+static void notebook_open(struct notebook *book)
+{
+    struct err err;
+    book->sets = place_new();
+    book->notes = place_new();
+    const struct engine_packages packages = { .dir = book->sets.path, .copies = book->notes.path };
+    CHECK_INT("opened", copies_open(&packages, &book->copies, &err), 0);
+}
+
+static void notebook_done(struct notebook *book)
+{
+    copies_close(&book->copies);
+    place_done(&book->sets);
+    place_done(&book->notes);
+}
+
+/* Notes it where it is to be; the number of stale places, -1 if it was noted before. */
+static int note_set(struct notebook *book, const char *name, unsigned place)
+{
+    struct copies_plan plan;
+    struct err err;
+    CHECK_INT(name, copies_plan(&book->copies, name, &plan, &err), 0);
+    CHECK_INT(name, plan.place, place);
+    int r = plan.noted ? -1 : (int)plan.n_stale;
+    for (size_t i = 0; i < plan.n_stale; i++)
+        CHECK_INT("emptied", copies_note(&book->copies, plan.stale[i], "", &err), 0);
+    CHECK_INT(name, copies_note(&book->copies, plan.place, plan.set, &err), 0);
+    copies_plan_done(&plan);
+    return r;
+}
+
+static void places_are_used_again_and_stale_ones_are_known(void **state)
+{
+    (void)state;
+    struct notebook book;
+    struct copies_plan plan;
+    struct err err = { 0 };
+    notebook_open(&book);
+    CHECK_INT("none", copies_plan(&book.copies, "one", &plan, &err), -ENOENT);
+    static const char *const names[] = { "one", "two", "three" };
+    for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+        CHECK_INT(names[i], mkdirat(book.sets.dir, names[i], 0755), 0);
+        CHECK_INT(names[i], note_set(&book, names[i], i), 0);
+        CHECK_INT("noted", note_set(&book, names[i], i), -1);
+    }
+    /* Two go, one of them comes back, which makes it another. */
+    CHECK_INT("gone", unlinkat(book.sets.dir, "one", AT_REMOVEDIR), 0);
+    CHECK_INT("gone", unlinkat(book.sets.dir, "two", AT_REMOVEDIR), 0);
+    CHECK_INT("anew", mkdirat(book.sets.dir, "two", 0755), 0);
+    CHECK_INT("both are stale", note_set(&book, "two", 0), 2);
+    CHECK_INT("mkdir", mkdirat(book.sets.dir, "four", 0755), 0);
+    CHECK_INT("nothing is", note_set(&book, "four", 1), 0);
+    CHECK_INT("still", note_set(&book, "three", 2), -1);
+    /* What nobody has noted, and what is half written, is not believed. */
+    put_file(&book.notes, "junk", "three.0", 0600);
+    put_file(&book.notes, "3", "../../etc.0", 0600);
+    CHECK_INT("mkdir", mkdirat(book.sets.dir, "five", 0755), 0);
+    CHECK_INT("stale", note_set(&book, "five", 3), 1);
+    notebook_done(&book);
+}
+
+static void one_at_a_time_has_the_notes(void **state)
+{
+    (void)state;
+    struct notebook book;
+    struct err err = { 0 };
+    atomic_bool cancelled = false;
+    notebook_open(&book);
+    auto_fd other = open(book.notes.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK_INT("locked", flock(other, LOCK_EX | LOCK_NB), 0);
+    CHECK_INT("in vain", copies_lock(&book.copies, 0, &cancelled, &err), -ETIMEDOUT);
+    atomic_store(&cancelled, true);
+    CHECK_INT("nobody waits", copies_lock(&book.copies, UINT64_MAX, &cancelled, &err), -ECANCELED);
+    CHECK_INT("free", flock(other, LOCK_UN), 0);
+    CHECK_INT("mine", copies_lock(&book.copies, 0, &cancelled, &err), 0);
+    CHECK("not the other's", flock(other, LOCK_EX | LOCK_NB) < 0);
+    notebook_done(&book);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,9 +630,14 @@ int main(void)
         cmocka_unit_test(heads_are_judged_when_they_are_whole),
         cmocka_unit_test(pieces_are_the_same_however_they_are_cut),
         cmocka_unit_test(a_container_is_shut_in),
+        cmocka_unit_test(only_an_installer_has_a_network),
         cmocka_unit_test(the_set_up_is_one_that_the_agent_takes),
         cmocka_unit_test(the_profile_is_the_table),
         cmocka_unit_test(an_archive_is_one_that_tar_reads),
+        cmocka_unit_test(long_names_and_large_sizes_are_told_as_gnu_does),
+        cmocka_unit_test(a_directory_is_an_archive_that_tar_reads),
+        cmocka_unit_test(places_are_used_again_and_stale_ones_are_known),
+        cmocka_unit_test(one_at_a_time_has_the_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

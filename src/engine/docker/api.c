@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 16 };
+enum { CONNECTIONS_MAX = 16, SOURCE_PIECE = 1 << 18 };
 
 struct docker_api {
     const struct docker_target *target;
@@ -28,6 +28,7 @@ struct docker_call {
     struct buf reply;
     char words[CURL_ERROR_SIZE];
     const struct docker_file *file;
+    const struct docker_source *source;
     int (*on_piece)(const char *bytes, size_t len, void *data);
     docker_reply_fn *on_reply;
     void *data;
@@ -129,15 +130,44 @@ static int seek_bytes(void *data, curl_off_t offset, int whence)
     return lseek(call->file->fd, offset, whence) < 0 ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
 }
 
-static void set_file(struct docker_call *call)
+static size_t give_source(char *room, size_t size, size_t count, void *data)
+{
+    const struct docker_call *call = data;
+    ssize_t n = call->source->read(call->source->data, room, size * count);
+    return n < 0 ? CURL_READFUNC_ABORT : (size_t)n;
+}
+
+static int seek_source(void *data, curl_off_t offset, int whence)
+{
+    const struct docker_call *call = data;
+    if (offset != 0 || whence != SEEK_SET)
+        return CURL_SEEKFUNC_FAIL;
+    call->source->rewind(call->source->data);
+    return CURL_SEEKFUNC_OK;
+}
+
+static void set_reader(struct docker_call *call, curl_read_callback give, curl_seek_callback seek)
 {
     CURL *easy = call->transfer.easy;
     (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, give_bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, give);
     (void)curl_easy_setopt(easy, CURLOPT_READDATA, call);
-    (void)curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, seek_bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, seek);
     (void)curl_easy_setopt(easy, CURLOPT_SEEKDATA, call);
-    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->file->len);
+}
+
+static void set_file(struct docker_call *call)
+{
+    set_reader(call, give_bytes, seek_bytes);
+    (void)curl_easy_setopt(call->transfer.easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                           (curl_off_t)call->file->len);
+}
+
+static void set_source(struct docker_call *call)
+{
+    set_reader(call, give_source, seek_source);
+    (void)curl_easy_setopt(call->transfer.easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)SOURCE_PIECE);
+    call->headers = curl_slist_append(call->headers, "Transfer-Encoding: chunked");
 }
 
 static void set_bytes(struct docker_call *call, const void *bytes, size_t len)
@@ -160,6 +190,8 @@ static void set_body(struct docker_call *call, const struct docker_request *requ
         return;
     if (call->file)
         set_file(call);
+    else if (call->source)
+        set_source(call);
     else
         set_bytes(call, request->body, request->len);
     auto_free char *type =
@@ -175,6 +207,7 @@ struct docker_call *docker_call(struct docker_api *api, const struct docker_requ
     struct docker_call *call = xcalloc(1, sizeof(*call));
     call->api = api;
     call->file = request->file;
+    call->source = request->source;
     call->on_piece = request->on_piece;
     call->on_reply = on_reply;
     call->data = data;

@@ -21,14 +21,23 @@ struct docker_file {
     uint64_t len;
 };
 
+/* A body whose length nobody knows before its end. Both are called from the loop, and may block where that
+ * is a worker's own. */
+struct docker_source {
+    ssize_t (*read)(void *data, char *room, size_t size); /* 0: the end; negative: it is broken */
+    void (*rewind)(void *data);
+    void *data;
+};
+
 struct docker_request {
     const char *method;
     const char *path; /* behind the version: "/containers/json?all=1" */
     const char *type; /* of the body; NULL: JSON */
     const void *body; /* copied; NULL: none */
     size_t len;
-    const struct docker_file *file; /* the body instead; outlives the call; NULL: none */
-    uint64_t timeout_ms;            /* 0: that of docker_api_new() */
+    const struct docker_file *file;     /* the body instead; outlives the call; NULL: none */
+    const struct docker_source *source; /* the same */
+    uint64_t timeout_ms;                /* 0: that of docker_api_new() */
     /* Gets the answer as it comes, if its status is one of success; the reply then has no body. A
      * negative number ends the call. */
     int (*on_piece)(const char *bytes, size_t len, void *data);

@@ -96,10 +96,14 @@ static void on_first(void *data)
 static void on_end(const struct err *err, void *data)
 {
     struct box *box = data;
-    if (box->state == BOX_READY)
+    if (box->state == BOX_READY) {
         box_ended(box);
-    else
+    } else if (box->call) {
+        box->ended = true; /* why, the engine's answer says better */
+        box->end = *err;
+    } else {
         give_up(box, err);
+    }
 }
 
 static void on_started(const struct docker_reply *reply, void *data)
@@ -109,6 +113,10 @@ static void on_started(const struct docker_reply *reply, void *data)
     box->call = NULL;
     if (docker_expect(reply, "start it", &err) < 0) {
         give_up(box, &err);
+        return;
+    }
+    if (box->ended) {
+        give_up(box, &box->end);
         return;
     }
     timer_start(box->patience, box->docker->timeout_ms);
@@ -128,12 +136,16 @@ static void on_open(void *data)
 static struct container_plan container_plan(const struct box *box)
 {
     const struct docker *docker = box->docker;
+    const struct prepared *prepared = docker_prepared(docker);
     uint32_t own = docker->uid_base + (uint32_t)box->slot;
-    return (struct container_plan){ .facts = &docker->prepared.facts,
-                                    .image = &docker->prepared.images[box->plan.image],
+    return (struct container_plan){ .facts = &prepared->facts,
+                                    .image = &prepared->images[box->plan.image],
                                     .runtime = docker->runtime,
                                     .working_dir = docker->working_dir,
-                                    .volume = docker->prepared.volume,
+                                    .volume = prepared->volume,
+                                    .packages = docker->packages.volume,
+                                    .network = docker->network,
+                                    .wheels = docker->wheels,
                                     .instance = docker->instance.id,
                                     .sandbox = box->base.id,
                                     .seccomp = docker->seccomp,
@@ -179,8 +191,8 @@ static void on_created(const struct docker_reply *reply, void *data)
 void box_begin(struct box *box)
 {
     struct docker *docker = box->docker;
-    int n = snprintf(box->name, sizeof(box->name), "belljar-%s-%llu", docker->instance.id,
-                     (unsigned long long)++docker->serial);
+    int n = snprintf(box->name, sizeof(box->name), "belljar-%s-%s%llu", docker->instance.id,
+                     docker->guests ? "installer" : "", (unsigned long long)++docker->serial);
     assert(n > 0 && (size_t)n < sizeof(box->name));
     (void)snprintf(box->base.id, sizeof(box->base.id), "%s", box->name);
     const struct container_plan plan = container_plan(box);
@@ -188,7 +200,7 @@ void box_begin(struct box *box)
     auto_free char *text = json_text(json);
     auto_free char *path = xasprintf("/containers/create?name=%s", box->name);
     box->state = BOX_CREATING;
-    box->started = box->spoke = false;
+    box->started = box->spoke = box->ended = false;
     box->unsure = true;
     box->call = docker_call(docker->api,
                             &(struct docker_request){

@@ -1,6 +1,7 @@
 #include "engine/docker/container.h"
 
 #include "agent/setup.h"
+#include "engine/engine.h"
 #include "engine/native/plan.h"
 #include "engine/native/seccomp.h"
 
@@ -90,11 +91,17 @@ static json_t *tmpfs(const struct container_plan *plan)
     return json;
 }
 
-static json_t *agent_volume(const struct container_plan *plan, bool writable)
+static json_t *volume(const char *name, const char *target, bool writable)
 {
-    return json_pack("{s:s,s:s,s:s,s:b,s:{s:b}}", "Type", "volume", "Source", plan->volume,
-                     "Target", CONTAINER_AGENT_DIR, "ReadOnly", !writable, "VolumeOptions",
-                     "NoCopy", 1);
+    return json_pack("{s:s,s:s,s:s,s:b,s:{s:b}}", "Type", "volume", "Source", name, "Target",
+                     target, "ReadOnly", !writable, "VolumeOptions", "NoCopy", 1);
+}
+
+/* The one thing of a host that is ever mounted, for an installer, where the operator has named it. */
+static json_t *wheels(const struct container_plan *plan)
+{
+    return json_pack("{s:s,s:s,s:s,s:b}", "Type", "bind", "Source", plan->wheels, "Target",
+                     ENGINE_WHEELS, "ReadOnly", 1);
 }
 
 /* A volume that the image declares would be a directory on the engine's disk, without any limit. */
@@ -147,9 +154,13 @@ static json_t *host_config(const struct container_plan *plan)
     const struct sandbox_limits *limits = &plan->limits;
     uint64_t memory = limits->memory_bytes + AGENT_MEMORY;
     json_t *json = json_object(), *mounts = json_array();
-    json_push(mounts, agent_volume(plan, /* writable= */ false));
+    json_push(mounts, volume(plan->volume, CONTAINER_AGENT_DIR, /* writable= */ false));
+    if (*plan->packages)
+        json_push(mounts, volume(plan->packages, ENGINE_PACKAGES, /* writable= */ false));
+    if (*plan->wheels)
+        json_push(mounts, wheels(plan));
     hide_volumes(plan, mounts);
-    json_put_str(json, "NetworkMode", "none");
+    json_put_str(json, "NetworkMode", *plan->network ? plan->network : "none");
     json_put_str(json, "IpcMode", "private");
     json_put_str(json, "CgroupnsMode", "private");
     json_put(json, "Memory", number(memory));
@@ -192,7 +203,7 @@ json_t *container_json(const struct container_plan *plan)
     json_put(json, "Cmd", json_array());
     /* The image's own would be started beside the guest, outside of every run. */
     json_put(json, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
-    json_put(json, "NetworkDisabled", json_true());
+    json_put(json, "NetworkDisabled", json_boolean(!*plan->network));
     json_put(json, "Tty", json_false());
     json_put(json, "OpenStdin", json_true());
     json_put(json, "StdinOnce",
@@ -205,11 +216,12 @@ json_t *container_json(const struct container_plan *plan)
     return json;
 }
 
-json_t *container_helper_json(const struct container_plan *plan)
+json_t *container_helper_json(const struct container_plan *plan, const char *name,
+                              const char *target)
 {
     json_t *host = json_object();
     json_put_str(host, "NetworkMode", "none");
-    json_put(host, "Mounts", json_pack("[o]", agent_volume(plan, /* writable= */ true)));
+    json_put(host, "Mounts", json_pack("[o]", volume(name, target, /* writable= */ true)));
     json_t *json = json_object();
     json_put_str(json, "Image", plan->image->id);
     json_put(json, "Entrypoint", json_pack("[s]", CONTAINER_AGENT_DIR "/" CONTAINER_AGENT_NAME));

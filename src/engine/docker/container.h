@@ -19,6 +19,9 @@ struct container_plan {
     const char *runtime;     /* "" : the engine's own choice */
     const char *working_dir; /* made if it is not there; "" : none */
     const char *volume;
+    const char *packages; /* the volume that is shown at ENGINE_PACKAGES; "" : none */
+    const char *network;  /* of an installer; "" : none, as for everybody else */
+    const char *wheels;   /* of an installer: a directory of the engine's host; "" : none */
     const char *instance, *sandbox;
     const char *seccomp; /* the profile, as JSON */
     uint32_t uid, gid;   /* of agent and guests */
@@ -27,8 +30,10 @@ struct container_plan {
 
 /* The body of POST /containers/create; a new reference. */
 json_t *container_json(const struct container_plan *plan);
-/* Of a container that is never started: the agent is put into its volume through it. */
-json_t *container_helper_json(const struct container_plan *plan);
+/* Of a container that is never started: files are put into a volume through it, below `target`. Of the plan
+ * only the image and the labels count. */
+json_t *container_helper_json(const struct container_plan *plan, const char *volume,
+                              const char *target);
 
 /* What the agent reads first (agent/setup.h): `filter` is for its guests. */
 struct seccomp_program;

@@ -35,6 +35,7 @@ enum {
      * ones. */
     MAPPED_UID_BASE = 20000,
     MAPPED_UID_COUNT = 40000,
+    MAPPED_INSTALLERS = 1000, /* of these, the last */
 };
 
 static struct docker *docker_of(struct engine *engine)
@@ -80,12 +81,17 @@ static void read_user(const char *text, uint32_t *ret_uid, uint32_t *ret_gid)
 
 static void choose_users(struct docker *docker, const struct engine_options *options)
 {
-    const struct docker_facts *facts = &docker->prepared.facts;
+    const struct docker_facts *facts = &docker_prepared(docker)->facts;
     bool mapped = facts->rootless || facts->userns;
+    uint32_t guests = MAPPED_UID_COUNT - MAPPED_INSTALLERS;
     docker->own_uids = !*options->docker.user;
     read_user(options->docker.user, &docker->uid, &docker->gid);
-    docker->uid_base = mapped ? MAPPED_UID_BASE : options->uid_base;
-    docker->uid_count = mapped ? MAPPED_UID_COUNT : options->uid_count;
+    docker->uid_base = options->uid_base;
+    docker->uid_count = options->uid_count;
+    if (mapped) {
+        docker->uid_base = docker->guests ? MAPPED_UID_BASE + guests : MAPPED_UID_BASE;
+        docker->uid_count = docker->guests ? MAPPED_INSTALLERS : guests;
+    }
     docker->taken = xcalloc(docker->uid_count, 1);
     /* Other servers may use the same engine, and the same range. */
     random_bytes(&docker->uid_next, sizeof(docker->uid_next));
@@ -111,7 +117,7 @@ void image_names_done(struct image_names *names)
 
 static bool has_image(const struct docker *docker, const struct sandbox_plan *plan)
 {
-    return *docker->prepared.images[plan->image].id;
+    return *docker_prepared(docker)->images[plan->image].id;
 }
 
 /*** Making ***/
@@ -168,6 +174,15 @@ static void go_on(struct docker *docker, const struct err *err)
     }
 }
 
+static void take_prepared(struct docker *docker, const struct prepared *prepared)
+{
+    prepared_done(&docker->prepared);
+    docker->prepared = *prepared;
+    docker_api_version(docker->api, prepared->facts.api);
+    if (docker->installers)
+        docker_api_version(docker->installers->api, prepared->facts.api);
+}
+
 static void refresh_done(uv_work_t *work, int status)
 {
     struct refresh *refresh = container_of(work, struct refresh, work);
@@ -177,11 +192,10 @@ static void refresh_done(uv_work_t *work, int status)
         prepared_done(&refresh->prepared);
     } else {
         docker->refresh = NULL;
-        if (refresh->r == 0) {
-            prepared_done(&docker->prepared);
-            docker->prepared = refresh->prepared;
-            docker_api_version(docker->api, docker->prepared.facts.api);
-        }
+        if (refresh->r == 0)
+            take_prepared(docker, &refresh->prepared);
+        if (docker->installers)
+            go_on(docker->installers, refresh->r < 0 ? &refresh->err : NULL);
         go_on(docker, refresh->r < 0 ? &refresh->err : NULL);
     }
     refresh_free(refresh);
@@ -205,13 +219,17 @@ static void start_refresh(struct docker *docker)
     (void)uv_queue_work(docker->loop, &refresh->work, refresh_work, refresh_done);
 }
 
+static struct docker *looks_after(struct docker *docker)
+{
+    return docker->guests ? docker->guests : docker;
+}
+
 static void hold_back(struct box *box)
 {
-    struct docker *docker = box->docker;
     list_remove(&box->link);
-    list_add_tail(&docker->held_back, &box->link);
-    if (!docker->refresh)
-        start_refresh(docker);
+    list_add_tail(&box->docker->held_back, &box->link);
+    if (!looks_after(box->docker)->refresh)
+        start_refresh(looks_after(box->docker));
 }
 
 void box_failed(struct box *box, const struct err *err)
@@ -257,7 +275,7 @@ static int make(void *data, const struct sandbox_plan *plan, struct err *err)
     if (docker->own_uids && slot < 0)
         return err_set(err, EAGAIN, "all %u places for sandboxes are taken", docker->uid_count);
     struct box *box = box_new(docker, plan, slot);
-    if (docker->refresh || !has_image(docker, plan))
+    if (looks_after(docker)->refresh || !has_image(docker, plan))
         hold_back(box); /* perhaps it is there by now */
     else
         box_begin(box);
@@ -325,6 +343,11 @@ static int docker_list_all(const struct engine_options *options, json_t *ret, st
     return r;
 }
 
+static const char *docker_origin(const struct engine *engine)
+{
+    return docker_prepared(container_of(engine, struct docker, base))->images[0].id;
+}
+
 static json_t *docker_report(const struct engine *engine)
 {
     const struct docker *docker = container_of(engine, struct docker, base);
@@ -360,7 +383,12 @@ static void remove_everything(struct docker *docker)
     while (!list_empty(&docker->held_back))
         box_free(list_first(struct box, &docker->held_back, link));
     graves_give_up(docker, names);
-    if (docker_remove_all(docker->target, docker->prepared.facts.api, names, CLOSE_MS))
+    docker_packages_close(docker, names);
+    looks_after(docker)->leaves_some |=
+        !docker_remove_all(docker->target, docker_prepared(docker)->facts.api, names, CLOSE_MS);
+    if (docker->guests)
+        return; /* the instance is the guests' engine's */
+    if (!docker->leaves_some)
         instance_remove(&docker->instance);
     else
         log_info("containers may be left; the next start with this state_dir removes them");
@@ -373,6 +401,8 @@ static void docker_close(struct engine *engine)
     broker_free(docker->broker);
     if (docker->api)
         remove_everything(docker);
+    if (docker->guests)
+        docker->guests->installers = NULL;
     timer_free(docker->bury);
     docker_api_free(docker->api);
     instance_close(&docker->instance);
@@ -384,15 +414,19 @@ static void docker_close(struct engine *engine)
     image_names_done(&docker->images);
     free(docker->runtime);
     free(docker->working_dir);
+    free(docker->network);
+    free(docker->wheels);
+    free(docker->packages.dir);
+    free(docker->packages.copies);
     free(docker);
 }
 
 /* What the engine says it enforces. The user namespace is the operator's choice, and never missed. */
 static unsigned layers_of(const struct docker *docker)
 {
-    const struct docker_facts *facts = &docker->prepared.facts;
-    unsigned layers = LAYER_MOUNT_NS | LAYER_PID_NS | LAYER_NET_NS | LAYER_IPC_NS | LAYER_UTS_NS |
-                      LAYER_CGROUP_NS;
+    const struct docker_facts *facts = &docker_prepared(docker)->facts;
+    unsigned layers = LAYER_MOUNT_NS | LAYER_PID_NS | LAYER_IPC_NS | LAYER_UTS_NS | LAYER_CGROUP_NS;
+    layers |= str_eq(docker->network, "host") ? 0 : LAYER_NET_NS;
     layers |= facts->rootless || facts->userns ? LAYER_USER_NS : 0;
     layers |= facts->seccomp ? LAYER_SECCOMP : 0;
     layers |= docker->own_uids ? LAYER_OWN_UID : 0;
@@ -435,29 +469,48 @@ static int keep_access(struct docker *docker, struct err *err)
     return 0;
 }
 
-static int open_parts(struct docker *docker, const struct engine_options *options, struct err *err)
+/* Asks the engine; cleans up after servers that are dead. */
+static int prepare(struct docker *docker, struct err *err)
 {
     struct instance dead[DEAD_MAX];
-    int r = docker_target_new(&options->docker, &docker->target, err);
-    if (r == 0)
-        r = keep_access(docker, err);
-    if (r == 0)
-        r = instance_open(options->state_dir, INSTANCES_DOCKER, options->instance,
-                          &docker->instance, err);
-    if (r < 0)
-        return r;
-    const struct prepare_options prepare = { .target = docker->target,
+    const struct prepare_options options = { .target = docker->target,
                                              .images = docker->images.items,
                                              .n_images = docker->images.count,
                                              .instance = docker->instance.id,
                                              .timeout_ms = docker->timeout_ms };
-    r = docker_prepare(&prepare, &docker->prepared, err);
+    int r = docker_prepare(&options, &docker->prepared, err);
+    if (r == 0)
+        docker_clean_dead(&options, docker->prepared.facts.api, dead,
+                          instance_take_dead(&docker->instance, dead, DEAD_MAX));
+    return r;
+}
+
+static int build_filter(struct docker *docker, struct err *err)
+{
+    bool podman = docker_prepared(docker)->facts.podman;
+    enum seccomp_role role = !podman          ? SECCOMP_GUEST_SHARED
+                             : docker->guests ? SECCOMP_GUEST_WHOLE_NETWORK
+                                              : SECCOMP_GUEST_WHOLE;
+    auto_json *profile = seccomp_profile(docker->guests ? SECCOMP_AGENT_NETWORK : SECCOMP_AGENT);
+    docker->seccomp = json_text(profile);
+    return seccomp_build(role, &docker->filter, err);
+}
+
+static int open_parts(struct docker *docker, const struct engine_options *options, struct err *err)
+{
+    int r = docker_target_new(&options->docker, &docker->target, err);
+    if (r == 0)
+        r = keep_access(docker, err);
+    if (r == 0 && docker->guests)
+        memcpy(docker->instance.id, docker->guests->instance.id, sizeof(docker->instance.id));
+    else if (r == 0)
+        r = instance_open(options->state_dir, INSTANCES_DOCKER, options->instance,
+                          &docker->instance, err);
     if (r < 0)
         return r;
-    docker_clean_dead(&prepare, docker->prepared.facts.api, dead,
-                      instance_take_dead(&docker->instance, dead, DEAD_MAX));
-    r = seccomp_build(docker->prepared.facts.podman ? SECCOMP_GUEST_WHOLE : SECCOMP_GUEST_SHARED,
-                      &docker->filter, err);
+    r = docker->guests ? 0 : prepare(docker, err);
+    if (r == 0)
+        r = build_filter(docker, err);
     if (r < 0)
         return r;
     choose_users(docker, options);
@@ -468,11 +521,6 @@ static int open_parts(struct docker *docker, const struct engine_options *option
 static int docker_open(uv_loop_t *loop, const struct engine_options *options, struct engine **ret,
                        struct err *err)
 {
-    if (options->network)
-        return err_set(
-            err, ENOTSUP,
-            "the docker engine has no installer: put packages into the image, or use the "
-            "native engine");
     struct docker *docker = xcalloc(1, sizeof(*docker));
     docker->base.ops = &docker_engine_ops;
     docker->loop = loop;
@@ -481,8 +529,11 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
     docker->runtime = xstrdup(options->docker.runtime);
     docker->working_dir = xstrdup(options->docker.working_dir);
     docker->timeout_ms = options->docker.timeout_ms;
-    auto_json *profile = seccomp_profile();
-    docker->seccomp = json_text(profile);
+    docker->network = xstrdup(options->network ? options->docker.install_network : "");
+    docker->wheels = xstrdup(options->network ? options->network->wheels : "");
+    if (options->network)
+        docker->guests = docker_of(options->network->guests);
+    docker_packages_open(docker, &options->packages);
     list_init(&docker->boxes);
     list_init(&docker->held_back);
     list_init(&docker->graves);
@@ -494,7 +545,9 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
         return r;
     }
     docker->api = docker_api_new(loop, docker->target, docker->timeout_ms);
-    docker_api_version(docker->api, docker->prepared.facts.api);
+    docker_api_version(docker->api, docker_prepared(docker)->facts.api);
+    if (docker->guests)
+        docker->guests->installers = docker;
     const struct broker_options pool = { .pooled = options->pool_enabled,
                                          .plan = options->pool_plan,
                                          .size = options->pool_size,
@@ -519,6 +572,9 @@ const struct engine_ops docker_engine_ops = {
     .cancel = docker_cancel,
     .watch = docker_watch,
     .add_kernel = docker_add_kernel,
+    .show = docker_show,
+    .show_cancel = docker_show_cancel,
+    .origin = docker_origin,
     .usage = docker_usage,
     .destroy = docker_destroy,
 };

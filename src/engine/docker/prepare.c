@@ -159,10 +159,9 @@ static int fill_volume(struct asker *asker, const struct prepare_options *option
     if (r < 0)
         return r;
     const struct container_plan plan = { .image = &prepared->images[0],
-                                         .volume = prepared->volume,
                                          .instance = options->instance,
                                          .sandbox = "agent" };
-    auto_json *helper = container_helper_json(&plan);
+    auto_json *helper = container_helper_json(&plan, prepared->volume, CONTAINER_AGENT_DIR);
     r = docker_expect(asker_post(asker, create, helper), "make a container for the agent's volume",
                       err);
     if (r == 0)

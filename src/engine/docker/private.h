@@ -47,7 +47,26 @@ struct docker {
     struct refresh *refresh; /* NULL: none under way */
     struct list graves;
     struct timer *bury;
+
+    /* Of an engine for installers: the one for whose guests it is, which looks after the container engine
+     * for both, and by whose instance the containers of both are found; and the other way round. */
+    struct docker *guests, *installers;
+    bool leaves_some;       /* containers may be left at the end */
+    char *network, *wheels; /* "" : none */
+
+    struct {
+        char volume[96]; /* "" : there are none */
+        char *dir, *copies;
+        char helper[DOCKER_NAME]; /* the container by which the volume is written; "" : not yet */
+        struct list showings;     /* in the order of arrival; the first is being worked on */
+    } packages;
 };
+
+/* What is known of the engine and the image. */
+static inline const struct prepared *docker_prepared(const struct docker *docker)
+{
+    return docker->guests ? &docker->guests->prepared : &docker->prepared;
+}
 
 struct usage; /* one who waits to hear it */
 
@@ -64,6 +83,8 @@ struct box {
     bool again;             /* its first attempt has failed */
     bool unsure;            /* the engine has been asked to make it, and has not answered */
     bool started, spoke;    /* what has been seen of it */
+    bool ended;             /* its connection has, before the engine has said that it is started */
+    struct err end;         /* the same: how */
     struct docker_call *call;
     struct docker_attach *attach;
     struct timer *patience; /* for the agent's first word */
@@ -93,6 +114,15 @@ void box_failed(struct box *box, const struct err *err);
 /* A container that was made has ended. */
 void box_ended(struct box *box);
 void docker_free_slot(struct docker *docker, int slot);
+
+/*** packages.c ***/
+
+void docker_packages_open(struct docker *docker, const struct engine_packages *packages);
+/* Nobody is told any more. Adds the name of the helper to `names`, for docker_remove_all(). */
+void docker_packages_close(struct docker *docker, json_t *names);
+struct engine_showing *docker_show(struct engine *engine, const char *name, uint64_t timeout_ms,
+                                   engine_shown_fn *on_shown, void *data);
+void docker_show_cancel(struct engine_showing *showing);
 
 /*** checks.c ***/
 

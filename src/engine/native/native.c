@@ -495,7 +495,7 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->options = *options;
     native->options.rootfs = xstrdup(options->rootfs ? options->rootfs : "");
     native->options.state_dir = native->options.instance = NULL; /* not kept */
-    native->options.packages = NULL;
+    native->options.packages = (struct engine_packages){ 0 };
     native->options.network = NULL;
     native->network = options->network != NULL;
     native->options.kernels.python = NULL;

@@ -111,7 +111,7 @@ static int fill(struct native_host *host, const struct engine_options *options, 
     *host = (struct native_host){
         .rootfs = options->rootfs ? options->rootfs : "",
         .runtime = options->runtime ? options->runtime : "",
-        .packages = options->packages ? options->packages : "",
+        .packages = options->packages.dir ? options->packages.dir : "",
         .network = options->network,
         .zygote = { .python = options->kernels.python ? options->kernels.python : "",
                     .preload = options->kernels.preload,

@@ -49,9 +49,16 @@ static bool makes_unix_socket(const struct syscall_rule *rule)
     return strcmp(rule->name, "socket") == 0 && rule->n_tests && rule->tests[0].value == AF_UNIX;
 }
 
+static bool shares_uid(enum seccomp_role role)
+{
+    return role == SECCOMP_GUEST_SHARED || role == SECCOMP_GUEST_WHOLE ||
+           role == SECCOMP_GUEST_WHOLE_NETWORK;
+}
+
 static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
 {
-    if (role == SECCOMP_AGENT_NETWORK && makes_unix_socket(rule))
+    if ((role == SECCOMP_AGENT_NETWORK || role == SECCOMP_GUEST_WHOLE_NETWORK) &&
+        makes_unix_socket(rule))
         return false;
     switch (rule->who) {
     case CALL_ALL:
@@ -61,9 +68,9 @@ static bool wanted(const struct syscall_rule *rule, enum seccomp_role role)
     case CALL_AGENT:
         return role == SECCOMP_SPAWNER || role == SECCOMP_AGENT || role == SECCOMP_AGENT_NETWORK;
     case CALL_OWN_UID:
-        return role != SECCOMP_GUEST_SHARED && role != SECCOMP_GUEST_WHOLE;
+        return !shares_uid(role);
     case CALL_SHARED_UID:
-        return role == SECCOMP_GUEST_SHARED || role == SECCOMP_GUEST_WHOLE;
+        return shares_uid(role);
     }
     return false;
 }
@@ -208,7 +215,8 @@ static int build_narrow(enum seccomp_role role, struct seccomp_program *ret, str
 
 int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
 {
-    bool whole = role == SECCOMP_SPAWNER || role == SECCOMP_GUEST_WHOLE;
+    bool whole = role == SECCOMP_SPAWNER || role == SECCOMP_GUEST_WHOLE ||
+                 role == SECCOMP_GUEST_WHOLE_NETWORK;
     return whole ? build_table(role, ret, err) : build_narrow(role, ret, err);
 }
 
@@ -233,9 +241,10 @@ static json_t *profile_tests(const struct syscall_rule *rule)
 }
 
 /* Calls without a test together, each of the others by itself. */
-static void profile_rule(const struct syscall_rule *rule, json_t *names, json_t *rules)
+static void profile_rule(const struct syscall_rule *rule, enum seccomp_role role, json_t *names,
+                         json_t *rules)
 {
-    if (!wanted(rule, SECCOMP_AGENT))
+    if (!wanted(rule, role))
         return;
     if (!rule->n_tests) {
         json_push(names, json_string(rule->name));
@@ -245,12 +254,12 @@ static void profile_rule(const struct syscall_rule *rule, json_t *names, json_t 
                                "args", profile_tests(rule)));
 }
 
-json_t *seccomp_profile(void)
+json_t *seccomp_profile(enum seccomp_role role)
 {
     json_t *names = json_array(), *rules = json_array();
     for (size_t g = 0; g < n_syscall_groups; g++)
         for (size_t i = 0; i < syscall_groups[g].n_rules; i++)
-            profile_rule(&syscall_groups[g].rules[i], names, rules);
+            profile_rule(&syscall_groups[g].rules[i], role, names, rules);
     json_push(rules, json_pack("{s:o,s:s}", "names", names, "action", "SCMP_ACT_ALLOW"));
     return json_pack("{s:s,s:[s],s:o}", "defaultAction", "SCMP_ACT_ERRNO", "architectures",
                      OUR_ARCH_NAME, "syscalls", rules);

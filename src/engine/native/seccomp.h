@@ -30,6 +30,7 @@ enum seccomp_role {
     SECCOMP_GUEST,
     SECCOMP_GUEST_SHARED, /* agent and guest have one uid: no call may name another process */
     SECCOMP_GUEST_WHOLE, /* the same, but the table itself: for guests of an agent that has none of ours */
+    SECCOMP_GUEST_WHOLE_NETWORK, /* the same, and no socket that could reach programs of a host */
 };
 
 struct seccomp_program {
@@ -40,9 +41,9 @@ struct seccomp_program {
 int seccomp_build(enum seccomp_role role, struct seccomp_program *ret, struct err *err);
 void seccomp_program_done(struct seccomp_program *program);
 
-/* The table as container engines take it, with what pid 1 needs: a profile of seccomp(2) filters in JSON, for
- * this machine's architecture. A new reference. */
-json_t *seccomp_profile(void);
+/* What `role`, SECCOMP_AGENT or SECCOMP_AGENT_NETWORK, has of the table, as container engines take it: a profile
+ * of seccomp(2) filters in JSON, for this machine's architecture. A new reference. */
+json_t *seccomp_profile(enum seccomp_role role);
 
 /* docs/syscalls.md, whole. */
 void seccomp_document(struct buf *buf);
