@@ -36,7 +36,10 @@ def agents_of_containers(server):
         links = [
             os.path.realpath(link) for link in pathlib.Path(f"/proc/{server.pid}/fd").iterdir()
         ]
-        server.instance = next(name for link in links if (name := instance_in(link)))
+        names = [name for link in links if (name := instance_in(link))]
+        if not names:
+            return set()  # it has just been started
+        server.instance = names[0]
     api = Api(os.environ["BELLJAR_DOCKER_HOST"].removeprefix("unix://"))
     found = api.containers(label=f"belljar.instance={server.instance}")
     return {api.pid(container["Id"]) for container in found} - {0}
