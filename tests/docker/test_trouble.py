@@ -163,6 +163,7 @@ def test_what_is_made_for_a_dead_server_is_removed(docker, proxy, base, tmp_path
     proxy.delay, proxy.delayed = 2 * SECOND, b"/create"
     jar.begin("echo hi", "sh")
     until(lambda: any("/containers/create" in line for line in proxy.seen), "the request")
+    time.sleep(0.5)  # for the rest of it
     jar.kill()
     with containers.start(docker, base, *flags, state=str(tmp_path)) as next:
         # Of a busy machine's engine it may be there already.
