@@ -158,13 +158,15 @@ def test_what_is_made_for_a_dead_server_is_removed(docker, proxy, base, tmp_path
     """It was asked for, its server was killed, the next one saw nothing; then the engine made it."""
     flags = ["--no-pool-enabled", "--docker-timeout", "20s"]
     jar = containers.start(proxy, base, *flags, state=str(tmp_path))
-    proxy.delay, proxy.delayed = 2, b"/create"
+    proxy.delay, proxy.delayed = 2 * SECOND, b"/create"
     jar.begin("echo hi", "sh")
     until(lambda: any("/containers/create" in line for line in proxy.seen), "the request")
+    time.sleep(0.5)  # for the rest of it
     jar.kill()
     with containers.start(docker, base, *flags, state=str(tmp_path)) as next:
-        assert containers.of(docker, jar) == [], "too early"
-        until(lambda: "was made for a server that is dead" in next.log_text(), "the container")
+        # Of a busy machine's engine it may be there already.
+        late, early = "was made for a server that is dead", f"instance {jar.instance} has left"
+        until(lambda: late in next.log_text() or early in next.log_text(), "the container")
         containers.wait_for_none(docker, jar)
 
 
