@@ -54,7 +54,8 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 {
     const struct watch *watch = container_of(poll, struct watch, poll);
     struct hub *hub = watch->hub;
-    int running, what = status < 0 ? CURL_CSELECT_ERR : 0;
+    /* What is wrong with it libcurl finds out by using it, and tries again if it was a kept connection. */
+    int running, what = status < 0 ? CURL_CSELECT_IN | CURL_CSELECT_OUT : 0;
     what |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
     what |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
     (void)curl_multi_socket_action(hub->multi, watch->fd, what, &running);
