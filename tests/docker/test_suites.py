@@ -1,8 +1,8 @@
 """What tests/e2e promises, kept in containers: the same tests, with another engine.
 
 A check runs the core: something of every area, in one go, with an image that has what kernels preload. With
-BELLJAR_FULL=1 it is all of tests/e2e, one file after the other, with the whole scientific set. What is not promised
-in containers is marked there (native_only) and skipped with the reason, which docs/engines.md has, too."""
+BELLJAR_FULL=1 it is all of tests/e2e, one file after the other, with the whole scientific set, and the core in Podman's
+containers. What is not promised in containers is marked there (native_only) and skipped with the reason, which docs/engines.md has, too."""
 
 import collections
 import os
@@ -71,14 +71,20 @@ def what_was_left_out(lines):
 
 
 @pytest.mark.timeout(3600 * belljar.PATIENCE)
-@pytest.mark.parametrize("name", FILES if FULL else ["core"])
-def test_the_suite_holds_in_containers(docker, make_rootfs, capsys, name):
-    make_rootfs(runtime="full" if FULL else "data")
-    image = images.default(docker) if FULL else images.data(docker)
-    env = {**os.environ, **containers.environment(docker, image), "BELLJAR_POOL_SIZE": "2"}
+@pytest.mark.parametrize(
+    "kind, name",
+    [("docker", file) for file in FILES] + [("podman", "core")] if FULL else [("docker", "core")],
+)
+def test_the_suite_holds_in_containers(request, make_rootfs, capsys, kind, name):
+    is_core = name == "core"
+    make_rootfs(runtime="data" if is_core else "full")
+    engine = request.getfixturevalue(kind)
+    image = images.data(engine) if is_core else images.default(engine)
+    env = {**os.environ, **containers.environment(engine, image), "BELLJAR_POOL_SIZE": "2"}
+    env["BELLJAR_DOCKER_INSTALL_NETWORK"] = "host"  # there is no bridge
     env.pop("BELLJAR_FULL", None)  # all tests, not the largest numbers of each
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *([name] if FULL else core())],
+        [sys.executable, "-m", "pytest", "-q", *(core() if is_core else [name])],
         cwd=E2E,
         env=env,
         capture_output=True,
@@ -87,6 +93,6 @@ def test_the_suite_holds_in_containers(docker, make_rootfs, capsys, name):
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     lines = done.stdout.splitlines()
     with capsys.disabled():
-        print(f"\n{name}: {lines[-1]}")
+        print(f"\n{kind}, {name}: {lines[-1]}")
         for reason, count in what_was_left_out(lines).items():
             print(f"    {count} not here: {reason}")

@@ -596,6 +596,9 @@ def test_a_server_that_ends_leaves_nothing_half_done(slow_index):
     assert not shop.dir.exists()
 
 
+@pytest.mark.native_only(
+    "looks for what that engine leaves; tests/docker asks the same of containers"
+)
 def test_a_killed_server_leaves_nothing(slow_index):
     state = pathlib.Path(make_state())
     flags = (f"--package-index={slow_index.url}", "--package-trusted-hosts=127.0.0.1")
@@ -695,6 +698,7 @@ sys.exit("that was all")
 """
 
 
+@pytest.mark.native_only("knows that engine's root; tests/docker asks the same of containers")
 def test_a_source_package_sees_nothing_of_the_host(wheelhouse):
     """Code of a package's author runs in the installer only if the operator allows it, and then finds
     a sandbox there."""
