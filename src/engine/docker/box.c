@@ -194,6 +194,7 @@ void box_begin(struct box *box)
     int n = snprintf(box->name, sizeof(box->name), "belljar-%s-%s%llu", docker->instance.id,
                      docker->guests ? "installer" : "", (unsigned long long)++docker->serial);
     assert(n > 0 && (size_t)n < sizeof(box->name));
+    instance_touch(docker->guests ? &docker->guests->instance : &docker->instance);
     (void)snprintf(box->base.id, sizeof(box->base.id), "%s", box->name);
     const struct container_plan plan = container_plan(box);
     auto_json *json = container_json(&plan);

@@ -332,7 +332,9 @@ void docker_clean_dead(const struct prepare_options *options, const char *api,
                        struct instance *dead, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (clean_one(options, api, dead[i].id))
+        /* The engine may still be at work on what it asked for last; then the next start looks again. */
+        bool settled = instance_age_ms(&dead[i]) > options->timeout_ms + DOCKER_UNSURE_MS;
+        if (clean_one(options, api, dead[i].id) && settled)
             instance_remove(&dead[i]);
         instance_close(&dead[i]);
     }

@@ -11,6 +11,10 @@
 
 #include <stdatomic.h>
 
+enum {
+    DOCKER_UNSURE_MS = 60 * 1000
+}; /* that an engine may work on what nobody waits for any more */
+
 struct prepare_options {
     const struct docker_target *target;
     const char *const *images;
@@ -40,7 +44,8 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
 /* Adds to `ret` what containers of belljar servers there are, as docker_read_list() says. */
 int docker_list(const struct prepare_options *options, json_t *ret, struct err *err);
 
-/* Removes the containers of instances whose servers are dead, and forgets these; closes them all. */
+/* Removes the containers of instances whose servers are dead, and forgets these if nothing more can come of them;
+ * closes them all. */
 void docker_clean_dead(const struct prepare_options *options, const char *api,
                        struct instance *dead, size_t count);
 

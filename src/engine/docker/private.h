@@ -13,10 +13,7 @@
 #include "engine/docker/prepare.h"
 #include "engine/native/seccomp.h"
 
-enum {
-    DOCKER_NAME = 96,
-    DOCKER_UNSURE_MS = 60 * 1000, /* that an engine may work on what nobody waits for any more */
-};
+enum { DOCKER_NAME = 96 };
 
 struct image_names {
     const char **items;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A name that is a path component and nothing else. */
@@ -109,6 +110,20 @@ int instance_note(const struct instance *instance, struct err *err)
         if (dprintf(instance->lock, "%s\n", found.trees[i].path) < 0)
             return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
     return 0;
+}
+
+void instance_touch(const struct instance *instance)
+{
+    (void)!pwrite(instance->lock, "\n", 1, 0); /* else it looks older than it is */
+}
+
+uint64_t instance_age_ms(const struct instance *instance)
+{
+    struct stat st;
+    time_t now = time(NULL);
+    return fstat(instance->lock, &st) == 0 && now > st.st_mtime
+               ? (uint64_t)(now - st.st_mtime) * 1000
+               : 0;
 }
 
 void instance_remove(const struct instance *instance)

@@ -1,7 +1,8 @@
 /*
  * instance: the file by which a later start finds what a killed one left: <state_dir>/instances/<id>,
  * locked for as long as the keeper or the spawner lives. It lists where its cgroups are. Those of the docker
- * engine are in a directory of their own, locked by the server itself, and empty: labels tell the rest.
+ * engine are in a directory of their own, locked by the server itself, and their time is that of the last
+ * container it has asked for: labels tell the rest.
  */
 #ifndef BELLJAR_ENGINE_NATIVE_INSTANCE_H
 #define BELLJAR_ENGINE_NATIVE_INSTANCE_H
@@ -23,6 +24,10 @@ int instance_open(const char *state_dir, const char *kind, const char *id, struc
 /* Notes where cgroups_open() will make its directories; to be called before it, so that there is no
  * moment at which a kill leaves something that cannot be found. */
 int instance_note(const struct instance *instance, struct err *err);
+/* Leaves the time of now in the file, by its descriptor: its name may be out of reach. */
+void instance_touch(const struct instance *instance);
+/* How long ago that was. */
+uint64_t instance_age_ms(const struct instance *instance);
 /* Removes the file; the lock goes with the last descriptor. */
 void instance_remove(const struct instance *instance);
 void instance_close(struct instance *instance);
