@@ -461,18 +461,18 @@ def test_a_save_that_takes_too_long_is_given_up(one_disk):
 
 @pytest.mark.large
 @pytest.mark.timeout(600)
-def test_a_hundred_thousand_files_come_back_or_are_told_of(disk):
+def test_a_hundred_thousand_files_come_back_or_are_told_of(one_disk):
     make = "import os\nfor i in range({n}):\n    open(f'f{{i}}', 'w').write(str(i))"
     flags = ["--workspace-files", "100002", "--workspace-size", "500m", "--memory-limit", "2g"]
     flags += ["--workspace-save-timeout", "5m", "--run-timeout", "2m"]
-    with disk.start(*flags) as jar:
+    with one_disk.start(*flags) as jar:
         run = jar.python(make.format(n=100000), wait=300)
         assert "[note]" not in run.text, run.text
-        assert len(os.listdir(disk.files(run.session))) == 100000
+        assert len(os.listdir(one_disk.files(run.session))) == 100000
         more = jar.execute("echo one >more", session=run.session, wait=300)
         assert more.outcome == "ok" and "too many files" in more.text
         jar.execute("rm more", session=run.session, wait=300)
-    with disk.start(*flags) as jar:
+    with one_disk.start(*flags) as jar:
         again = jar.execute("ls | wc -l; cat f99999", session=run.session, wait=300)
         assert again.stdout == "100000\n99999"
         jar.close_session(run.session)
