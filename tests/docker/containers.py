@@ -12,10 +12,13 @@ import tempfile
 import time
 
 import belljar
+import pytest
 from belljar import PATIENCE, need
 from sandboxes import Jar
 
 LABEL = "belljar.instance"
+FULL = bool(os.environ.get("BELLJAR_FULL"))
+full = pytest.mark.skipif(not FULL, reason="takes long (BELLJAR_FULL=1)")
 
 
 def flags(engine, image):

@@ -7,9 +7,8 @@ import dockerd
 import images
 import pytest
 from api import Api, ApiError
+from containers import full
 
-FULL = bool(os.environ.get("BELLJAR_FULL"))
-full = pytest.mark.skipif(not FULL, reason="takes long (BELLJAR_FULL=1)")
 # Each kind, and each way of ending it.
 ENDS = [
     (dockerd.Dockerd, "kill"),

@@ -12,6 +12,7 @@ import time
 import belljar
 import images
 import pytest
+from containers import FULL, full
 
 TAG = "belljar-test/build:latest"
 LIBRARIES = (
@@ -41,7 +42,10 @@ def state_of(engine):
 
 @pytest.fixture(scope="module")
 def built(request, make_rootfs):
-    """Builds in a dockerd, from a root file system that has no user but root."""
+    """Builds in a dockerd, from a root file system that has no user but root. In a short check test_suites.py
+    is alone to build one."""
+    if not FULL:
+        pytest.skip("takes long (BELLJAR_FULL=1)")
     engine = request.getfixturevalue("docker")
     tar = make_rootfs(guest=False)
     done = images.build(engine, "--from-rootfs", tar, "--tag", TAG)
@@ -114,6 +118,7 @@ def parent_of(engine):
     return engine.api.ask("GET", f"/images/{TAG}/history")[-1]["Id"]
 
 
+@full
 def test_podman_builds_the_same(podman, make_rootfs):
     tar = make_rootfs(runtime="lean", guest=False)
     done = images.build(podman, "--from-rootfs", tar, "--tag", TAG)
@@ -285,6 +290,7 @@ def test_a_signal_ends_the_request(tmp_path, number):
     assert engine.gone.wait(10)
 
 
+@full
 def test_an_interrupted_build_leaves_no_container(docker, make_rootfs, tmp_path):
     """The step that runs when the signal comes is ended by the engine."""
     slow = tmp_path / "slow.tar"

@@ -13,6 +13,7 @@ import images
 import pytest
 from api import ApiError
 from belljar import PATIENCE, call_tool
+from containers import full
 from proxy import Proxy
 from real_index import environment, index_is_there
 from sandboxes import ToolError, make_state, until
@@ -170,6 +171,7 @@ def test_the_second_time_is_from_the_cache(shop):
         shop.jar.close_session(each["session_id"])
 
 
+@full
 @pytest.mark.timeout(900 * PATIENCE)
 def test_pip_in_a_cell(ready, wheelhouse):
     """In the default image, which has IPython."""
@@ -364,6 +366,7 @@ def test_another_image_has_packages_of_its_own(ready, wheelhouse):
             assert len(other.sets()) == 2
 
 
+@full
 def test_packages_fit_the_image_that_a_session_chose(ready, wheelhouse):
     other, bare = image_of(images.pip, ready), images.base(ready)
     with offline(ready, wheelhouse, "--docker-images", f"{other},{bare}") as shop:

@@ -15,8 +15,8 @@ import belljar
 import containers
 import images
 import pytest
+from containers import FULL
 
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 E2E = pathlib.Path(__file__).parents[1] / "e2e"
 FILES = sorted(str(path.relative_to(E2E)) for path in E2E.rglob("test_*.py"))
 

@@ -13,10 +13,10 @@ import dockerd
 import images
 import pytest
 from belljar import PATIENCE
+from containers import full
 from proxy import Proxy
 from sandboxes import ToolError, until
 
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 SECOND = math.ceil(PATIENCE)  # on a busy machine
 
 JSON = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
@@ -82,9 +82,6 @@ def wait_for_output(waiting):
 # --- stopped and started again ------------------------------------------------------------------------
 
 
-full = pytest.mark.skipif(not FULL, reason="takes long (BELLJAR_FULL=1)")
-
-
 @pytest.mark.parametrize("end", ["terminate", pytest.param("kill", marks=full)])
 def test_an_engine_that_goes_is_told_and_one_that_comes_back_is_used(own_docker, make_rootfs, end):
     make_rootfs(runtime=None, bare=True)
@@ -109,6 +106,7 @@ def test_an_engine_that_goes_is_told_and_one_that_comes_back_is_used(own_docker,
         jar.kill()
 
 
+@full
 def test_an_engine_that_stands_still_is_given_up(own_docker, make_rootfs):
     make_rootfs(runtime=None, bare=True)
     base = images.bare(own_docker)

@@ -6,7 +6,7 @@ cat /proc/self/mountinfo /proc/mounts /proc/1/mountinfo /proc/self/mountstats
 if grep -q @STATE@ /proc/self/mountinfo /proc/mounts /proc/swaps /proc/partitions 2>/dev/null; then echo "BREACH: the state directory's name"; fi
 writable='$4 !~ /(^|,)ro(,|$)/ && $2 !~ "^/(tmp|workspace|dev/shm|dev/pts|run/belljar|proc)"'
 if [ @ENGINE@ = docker ]; then
-    awk '$4 != "/" && $5 !~ "^/(proc/.*|opt/belljar/agent|etc/(hostname|hosts|resolv.conf))$" {print "BREACH: a part of the host " $0}' /proc/self/mountinfo
+    awk '$4 != "/" && $5 !~ "^/(proc/.*|opt/belljar/(agent|packages)|etc/(hostname|hosts|resolv.conf))$" {print "BREACH: a part of the host " $0}' /proc/self/mountinfo
     awk "$writable {print \$2}" /proc/mounts | while read -r place; do
         if mkdir "$place/breach" 2>/dev/null; then echo "BREACH: writable mount $place"; fi
         if [ -f "$place" ] && [ -w "$place" ]; then echo "BREACH: writable file $place"; fi
