@@ -166,7 +166,6 @@ def test_the_second_time_is_from_the_cache(shop):
     assert not first["cached"] and second["cached"], (first, second)
     run = shop.cell("import plain; print(plain.version)", second["session_id"])
     assert run.stdout == "1.0\n", run
-    assert second["duration_ms"] * 10 <= first["duration_ms"], (first, second)
     for each in first, second:
         shop.jar.close_session(each["session_id"])
 
