@@ -20,8 +20,8 @@ struct sandboxes {
     struct installer installer;
     struct toolbox toolbox;
     struct guest_options guest;
-    const char **
-        images; /* of the docker engine: its own, then those that sessions may ask for; else NULL */
+    /* Of the docker engine: its own, then those that sessions may ask for; else NULL. */
+    const char **images;
     size_t n_images;
     struct more_sandboxes { /* of the other profiles */
         struct more_sandboxes *next;

@@ -164,13 +164,14 @@ static void go_on(struct docker *docker, const struct err *err)
         list_remove(&box->link);
         list_add_tail(&docker->boxes, &box->link);
         box->again = true;
-        struct err none;
-        if (err)
-            box_failed(box, err);
-        else if (has_image(docker, &box->plan))
+        if (!err && has_image(docker, &box->plan)) {
             box_begin(box);
-        else if (docker_no_image(docker->images.items[box->plan.image], &none) < 0)
-            box_failed(box, &none);
+            continue;
+        }
+        struct err none = { 0 };
+        if (!err)
+            (void)docker_no_image(docker->images.items[box->plan.image], &none);
+        box_failed(box, err ? err : &none);
     }
 }
 

@@ -247,38 +247,11 @@ static bool is_name(const char *text)
     return text && *text && strspn(text, allowed) == strlen(text);
 }
 
-static int read_containers(const struct docker_reply *reply, json_t **ret, struct err *err)
-{
-    int r = read_json(reply, ret, err);
-    if (r == 0 && !json_is_array(*ret))
-        r = err_set(err, EPROTO, "the container engine's list of containers is none");
-    return r;
-}
-
 /* NULL: it has none that could be ours. */
 static const char *name_of(const json_t *container)
 {
     const char *name = json_string_value(json_array_get(json_object_get(container, "Names"), 0));
     return name && name[0] == '/' && is_name(name + 1) ? name + 1 : NULL;
-}
-
-int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,
-                      json_t *ret, struct err *err)
-{
-    auto_json *json = NULL;
-    size_t i;
-    const json_t *item;
-    int r = read_containers(reply, &json, err);
-    if (r < 0)
-        return r;
-    json_array_foreach(json, i, item)
-    {
-        const char *name = name_of(item);
-        /* What the engine was asked to leave out is not ours to remove, whatever it says. */
-        if (name && str_eq(json_str(json_object_get(item, "Labels"), label), value))
-            json_put(ret, name, json_false());
-    }
-    return 0;
 }
 
 /* What can stand in a line; anything else is "?". */
@@ -297,7 +270,9 @@ int docker_read_list(const struct docker_reply *reply, const char *label, json_t
     auto_json *json = NULL;
     size_t i;
     const json_t *item;
-    int r = read_containers(reply, &json, err);
+    int r = read_json(reply, &json, err);
+    if (r == 0 && !json_is_array(json))
+        r = err_set(err, EPROTO, "the container engine's list of containers is none");
     if (r < 0)
         return r;
     json_array_foreach(json, i, item)
@@ -316,6 +291,22 @@ int docker_read_list(const struct docker_reply *reply, const char *label, json_t
         json_push(ret, row);
     }
     return 0;
+}
+
+int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,
+                      json_t *ret, struct err *err)
+{
+    auto_json *rows = json_array();
+    size_t i;
+    const json_t *row;
+    int r = docker_read_list(reply, label, rows, err);
+    json_array_foreach(rows, i, row)
+    {
+        /* What the engine was asked to leave out is not ours to remove, whatever it says. */
+        if (str_eq(json_str(row, "instance"), value))
+            json_put(ret, json_str(row, "sandbox"), json_false());
+    }
+    return r;
 }
 
 /* A number that is not there counts 0. */
