@@ -3,8 +3,7 @@
 #   make               build/belljar (needs what `tools/setup build` installs)
 #   make run           set up, build, serve on 127.0.0.1:8000
 #   make check         set up, build and run everything that CI runs
-#   make lint unit kernel e2e hostile clients conformance asan valgrind hardening     parts of it
-#   make docker        what needs a container engine; not a part of the check
+#   make lint unit kernel e2e hostile docker clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
 #   make bench         measure start, memory, requests a second, sandboxes and Python in them
 #   make format        lay out the C and Python files
@@ -69,7 +68,6 @@ hostile: tests
 	@$(call pytest,build,tests/hostile)
 
 docker: tests
-	@tools/setup docker
 	@$(call pytest,build,tests/docker)
 
 clients: tests

@@ -13,11 +13,10 @@ import time
 
 import belljar
 import pytest
-from belljar import PATIENCE, need
+from belljar import FULL, PATIENCE, need
 from sandboxes import Jar
 
 LABEL = "belljar.instance"
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 full = pytest.mark.skipif(not FULL, reason="takes long (BELLJAR_FULL=1)")
 
 

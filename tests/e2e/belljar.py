@@ -77,6 +77,7 @@ def busyness():
 
 
 PATIENCE = (5 if is_sanitized() else 1) * busyness()
+FULL = bool(os.environ.get("BELLJAR_FULL"))  # the largest numbers, which take long
 
 
 # --- messages ------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ import time
 
 import belljar
 import pytest
-from belljar import Http, call_tool, need, request, text_of
+from belljar import FULL, Http, call_tool, need, request, text_of
 from sandboxes import Run, ToolError
 
 pytestmark = pytest.mark.python_only
 
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 SESSIONS, CALLS, FRESH = (200, 20_000, 200) if FULL else (40, 2_000, 24)
 CLIENTS = 20  # threads, each an HTTP client with its share of the sessions
 SLOW = 120

@@ -10,12 +10,11 @@ import time
 import belljar
 import pytest
 import sandboxes
-from belljar import PATIENCE, need
+from belljar import FULL, PATIENCE, need
 from sandboxes import Jar, ToolError
 
 OPENAT2 = 437  # on every architecture
 WITHIN = 5  # seconds, each call
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 
 
 @pytest.fixture(scope="module", params=["", "no openat2"])

@@ -13,10 +13,10 @@ import time
 import types
 
 import processes
+from belljar import FULL
 
 NAMESPACES = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
 PR_SET_CHILD_SUBREAPER = 36
-FULL = bool(os.environ.get("BELLJAR_FULL"))
 
 
 def numbers(**each):

@@ -78,12 +78,12 @@ def all_closed(conns, timeout):
 
 
 def dribble(conns, data, seconds):
-    """Feeds every connection a byte at a time until the time is over."""
+    """Feeds every connection a byte at a time until none takes it or the time is over."""
     end = time.monotonic() + seconds
     position = 0
-    while time.monotonic() < end:
-        for conn in conns:
-            conn.try_send(data[position : position + 1] or b"a")
+    while conns and time.monotonic() < end:
+        byte = data[position : position + 1] or b"a"
+        conns = [conn for conn in conns if conn.try_send(byte)]
         position += 1
         time.sleep(0.1)
 
