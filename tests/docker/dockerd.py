@@ -216,13 +216,14 @@ class Engine:
 class Dockerd(Engine):
     name = "dockerd"
     programs = {"dockerd": "docker.io", "runc": "runc"}
+    bridge = "none"
 
     def command(self):
         words = ["dockerd", "--host", self.host, "--data-root", self.place / "data"]
         words += ["--exec-root", self.place / "exec", "--pidfile", self.place / "pid"]
         words += ["--config-file", self.place / "config.json", "--group", "root"]
         words += ["--cgroup-parent", f"/{self.place.name}"]
-        return [*words, "--bridge", "none", "--iptables=false", "--ip6tables=false"]
+        return [*words, "--bridge", self.bridge, "--iptables=false", "--ip6tables=false"]
 
     def start(self):
         (self.place / "config.json").write_text(json.dumps({"ip-forward": False}))
@@ -233,6 +234,32 @@ class Dockerd(Engine):
         return [place for place in CGROUPS.glob(f"*/{self.place.name}") if place.is_dir()] + [
             place for place in [CGROUPS / self.place.name] if place.is_dir()
         ]
+
+
+class BridgedDockerd(Dockerd):
+    """One with a network for containers, which leads to `address` of this host and, without rules for
+    packets that are not the tests' to set, no further."""
+
+    programs = {**Dockerd.programs, "ip": "iproute2"}
+
+    def start(self):
+        self.bridge = f"bj{os.getpid()}"
+        self.address = f"10.213.{os.getpid() % 256}.1"
+        self.ip("link", "add", "name", self.bridge, "type", "bridge")
+        self.ip("address", "add", f"{self.address}/24", "dev", self.bridge)
+        self.ip("link", "set", self.bridge, "up")
+        super().start()
+
+    def stop(self):
+        try:
+            super().stop()
+        finally:
+            subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True)
+
+    def ip(self, *words):
+        done = subprocess.run(["ip", *words], capture_output=True, text=True)
+        if done.returncode:
+            raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 class Podman(Engine):

@@ -9,6 +9,7 @@ import time
 
 import belljar
 import containers
+import dockerd
 import images
 import pytest
 from api import ApiError
@@ -48,14 +49,15 @@ def image_of(make, engine):
 class Shop:
     """A server with packages in containers, and the directory where it keeps them."""
 
-    def __init__(self, engine, *flags, image=None, place=None, **options):
+    def __init__(self, engine, *flags, image=None, place=None, network="host", **options):
         self.engine = engine
         self.own = place is None
         self.dir = place or pathlib.Path(tempfile.mkdtemp(prefix="belljar-packages-"))
         self.dir.chmod(0o711)
         self.shelf = self.dir / "shelf"
-        # The tests' dockerd has no bridge.
-        flags = ["--package-dir", self.shelf, "--docker-install-network", "host", *flags]
+        if network:  # most dockerds of the tests have no bridge, which is the default
+            flags = ["--docker-install-network", network, *flags]
+        flags = ["--package-dir", self.shelf, *flags]
         pool = ["--pool-size", "1", "--kernel-pool-size", "0"]
         image = image or image_of(images.uv, engine)
         self.jar = containers.start(engine, image, *pool, *flags, **options)
@@ -259,6 +261,19 @@ def test_a_guest_sees_its_own_packages_only_and_cannot_write(shop):
     assert lines[6] == "0 0o755", run
     for each in other, session:
         shop.jar.close_session(each)
+
+
+def test_a_bridge_is_the_default_network_of_the_installer(make_rootfs, wheelhouse):
+    make_rootfs(runtime=None)
+    with dockerd.started(dockerd.BridgedDockerd) as engine:
+        with Index(wheelhouse, host=engine.address) as index:
+            flags = [f"--package-index={index.url}", f"--package-trusted-hosts={engine.address}"]
+            with Shop(engine, *flags, network=None) as shop:
+                session = shop.install("plain")["session_id"]
+                assert shop.cell("import plain; print(plain.version)", session).stdout == "2.0\n"
+                connect = f"import socket; socket.create_connection(('{engine.address}', {index.server.server_port}), 3)"
+                assert "unreachable" in shop.cell(connect, session).text
+        assert index.requests
 
 
 def test_guests_have_no_network_while_an_installer_has(ready, wheelhouse):
