@@ -376,7 +376,7 @@ void box_sleep(struct box *box, uint64_t ms)
     timer_free(timer);
 }
 
-int box_count(const struct box *box)
+int count_processes(const char *text)
 {
     DIR *proc = opendir("/proc");
     assert_non_null(proc);
@@ -386,11 +386,15 @@ int box_count(const struct box *box)
         auto_free char *path = xasprintf("/proc/%s/cmdline", entry->d_name);
         auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
         ssize_t len = fd < 0 ? -1 : read(fd, line, sizeof(line));
-        const char *number = strchr(box->mark, '=') + 1;
-        count += len > 0 && memmem(line, (size_t)len, number, strlen(number));
+        count += len > 0 && memmem(line, (size_t)len, text, strlen(text));
     }
     closedir(proc);
     return count;
+}
+
+int box_count(const struct box *box)
+{
+    return count_processes(strchr(box->mark, '=') + 1);
 }
 
 /*** runs ***/

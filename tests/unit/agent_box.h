@@ -51,6 +51,8 @@ bool box_mode(const char *mode);
 /* Runs the loop until *flag, or fails the test after a while. */
 void box_wait(struct box *box, const bool *flag);
 void box_sleep(struct box *box, uint64_t ms);
+/* How many processes of this machine have `text` in their command lines. */
+int count_processes(const char *text);
 /* How many processes there are with $MARK in their command line, which runs find in their environment. */
 int box_count(const struct box *box);
 

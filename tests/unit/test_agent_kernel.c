@@ -10,7 +10,6 @@
 #include "agent/frame.h"
 #include "base/loop.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -55,23 +54,6 @@ static const char stand_in[] = "import os, signal, struct, subprocess, sys, time
                                "        say('interrupted')\n";
 
 /*** processes ***/
-
-/* How many have `text` in their command lines. */
-static int count_processes(const char *text)
-{
-    DIR *proc = opendir("/proc");
-    assert_non_null(proc);
-    int count = 0;
-    for (struct dirent *entry; (entry = readdir(proc));) {
-        char line[4096] = "";
-        auto_free char *path = xasprintf("/proc/%s/cmdline", entry->d_name);
-        auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t len = fd < 0 ? -1 : read(fd, line, sizeof(line));
-        count += len > 0 && memmem(line, (size_t)len, text, strlen(text));
-    }
-    closedir(proc);
-    return count;
-}
 
 /* Processes come and go in their own time: waits for them, for 10 s at most. */
 static void expect_processes(struct box *box, const char *text, int want)
