@@ -54,9 +54,16 @@ static char *default_workspace_dir(void)
     return home && home[0] == '/' ? xasprintf("%s/.local/state/belljar/sessions", home) : NULL;
 }
 
+static void note_dir(struct sandboxes *sandboxes, const char *dir)
+{
+    sandboxes->dirs = xrealloc(sandboxes->dirs, (sandboxes->n_dirs + 2) * sizeof(*sandboxes->dirs));
+    sandboxes->dirs[sandboxes->n_dirs++] = xstrdup(dir);
+    sandboxes->dirs[sandboxes->n_dirs] = NULL;
+}
+
 /* Where files of sessions are kept, while we may still make it; NULL: they are not. */
-static int open_store(const struct config *config, const char *profile, struct store **ret,
-                      struct err *err)
+static int open_store(struct sandboxes *sandboxes, const struct config *config, const char *profile,
+                      struct store **ret, struct err *err)
 {
     *ret = NULL;
     if (config->workspace != CONFIG_WORKSPACE_DISK)
@@ -71,8 +78,11 @@ static int open_store(const struct config *config, const char *profile, struct s
         .max_bytes = config->workspace_dir_size,
         .max_age_ms = age > idle ? age : idle,
     };
-    return dir ? store_open(&options, ret, err)
-               : err_set(err, EINVAL, "workspace_dir: say where files of sessions are to be kept");
+    int r = dir ? store_open(&options, ret, err)
+                : err_set(err, EINVAL, "workspace_dir: say where files of sessions are to be kept");
+    if (r == 0)
+        note_dir(sandboxes, dir);
+    return r;
 }
 
 /*** Options ***/
@@ -338,9 +348,13 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
     installer_take_ids(&sandboxes->installer, &options, &installer);
     options.packages = installer_shown(&sandboxes->installer);
     r = engine_open(loop, config->engine, &options, &sandboxes->engine, err);
-    if (r == 0)
-        installer_start(&sandboxes->installer, loop, config, sandboxes->engine, &installer);
-    return r;
+    if (r < 0)
+        return r;
+    installer_start(&sandboxes->installer, loop, config, sandboxes->engine, &installer);
+    note_dir(sandboxes, state_dir);
+    if (sandboxes->installer.packages)
+        note_dir(sandboxes, sandboxes->installer.dir);
+    return 0;
 }
 
 /* A limit that the host cannot enforce is never silently dropped. */
@@ -364,7 +378,7 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
     struct store *store = NULL;
     int r = read_guest_options(&ret->guest, config, config->profile, err);
     if (r == 0)
-        r = open_store(config, config->profile, &store, err);
+        r = open_store(ret, config, config->profile, &store, err);
     if (r == 0)
         r = open_engine(ret, loop, config, strict, err);
     if (r < 0) {
@@ -387,7 +401,7 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
     struct store *store = NULL;
     int r = read_guest_options(&more->guest, config, profile, err);
     if (r == 0)
-        r = open_store(config, profile, &store, err);
+        r = open_store(sandboxes, config, profile, &store, err);
     if (r < 0) {
         guest_options_done(&more->guest);
         free(more);
@@ -401,6 +415,13 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
     sandboxes->more = more;
     *ret = &more->toolbox;
     return 0;
+}
+
+int sandboxes_confine(const struct sandboxes *sandboxes, struct err *err)
+{
+    const struct engine_reach reach = { .dirs = (const char *const *)sandboxes->dirs,
+                                        .names = sandboxes->installer.packages };
+    return engine_confine(sandboxes->engine, &reach, err);
 }
 
 void sandboxes_cancel_runs(struct sandboxes *sandboxes)
@@ -431,5 +452,8 @@ void sandboxes_close(struct sandboxes *sandboxes)
     engine_close(sandboxes->engine);
     guest_options_done(&sandboxes->guest);
     free(sandboxes->images);
+    for (size_t i = 0; i < sandboxes->n_dirs; i++)
+        free(sandboxes->dirs[i]);
+    free(sandboxes->dirs);
     *sandboxes = (struct sandboxes){ 0 };
 }

@@ -23,6 +23,8 @@ struct sandboxes {
     /* Of the docker engine: its own, then those that sessions may ask for; else NULL. */
     const char **images;
     size_t n_images;
+    char **dirs; /* where it keeps files; NULL at the end, once there is one */
+    size_t n_dirs;
     struct more_sandboxes { /* of the other profiles */
         struct more_sandboxes *next;
         struct guest_options guest;
@@ -44,6 +46,8 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
  * them; the toolbox is borrowed and ends with the rest. */
 int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
                   const char *profile, struct toolbox **ret, struct err *err);
+/* engine_confine() to what they need. */
+int sandboxes_confine(const struct sandboxes *sandboxes, struct err *err);
 /* sessions_cancel_runs() for all of them. */
 void sandboxes_cancel_runs(struct sandboxes *sandboxes);
 /* Ends every session. A zeroed struct is fine. */

@@ -235,6 +235,8 @@ static int serve_run(const struct cli_args *args, struct err *err)
     if (r == 0 && use_http)
         r = start_http(&serve, err);
     if (r == 0) /* ports are bound, keys are read, and no client has been heard yet */
+        r = sandboxes_confine(&serve.sandboxes, err);
+    if (r == 0)
         r = engine_drop_privileges(serve.sandboxes.engine, (uint32_t)config.server_uid,
                                    (uint32_t)config.server_uid, err);
     if (r == 0 && use_http)

@@ -6,6 +6,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -24,6 +26,7 @@ struct web {
     struct mount *mounts; /* the first is the one at /mcp */
     size_t n_mounts;
     char *url;
+    int statm; /* /proc/self/statm, which is out of reach later */
     bool draining;
 };
 
@@ -46,15 +49,12 @@ static void method_not_allowed(struct http_request *req)
     http_respond(req, 405, fields, text, strlen(text));
 }
 
-static double resident_bytes(void)
+static double resident_bytes(const struct web *web)
 {
+    char text[128] = "";
     long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "re");
-    if (statm) {
-        if (fscanf(statm, "%*d %ld", &pages) != 1)
-            pages = 0;
-        (void)fclose(statm); /* only read */
-    }
+    if (pread(web->statm, text, sizeof(text) - 1, 0) < 0 || sscanf(text, "%*d %ld", &pages) != 1)
+        pages = 0;
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
@@ -162,7 +162,7 @@ static void metrics_page(const struct web *web, struct http_request *req)
         { "belljar_package_installs_waiting", "gauge", "Installs that wait for others.",
           (double)packages.waiting },
         { "process_resident_memory_bytes", "gauge", "Resident memory of the server.",
-          resident_bytes() },
+          resident_bytes(web) },
     };
     auto_buf page = BUF_INIT(BUF_NO_CEILING);
     (void)buf_printf(&page,
@@ -319,6 +319,7 @@ int web_start(uv_loop_t *loop, const struct config *config, const struct web_end
     if (r < 0)
         return r;
     struct web *web = xcalloc(1, sizeof(*web));
+    web->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     struct http_options options = http_options(config);
     auto_free char *bound = NULL;
     r = http_server_new(loop, &options, on_request, web, &web->http, err);
@@ -357,6 +358,7 @@ void web_free(struct web *web)
         mcp_http_free(web->mounts[i].mcp);
     http_server_free(web->http);
     http_guard_free(web->guard);
+    fd_closep(&web->statm);
     free(web->mounts);
     free(web->url);
     free(web);

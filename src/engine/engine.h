@@ -148,6 +148,17 @@ enum { ENGINE_DEFAULT_UID = 65534 };
 int engine_drop_privileges(const struct engine *engine, uint32_t uid, uint32_t gid,
                            struct err *err);
 
+/* What the server still needs of this host's files when clients speak to it. */
+struct engine_reach {
+    const char *const *dirs; /* that it reads and writes with all below; NULL at the end */
+    bool names;              /* and how names become addresses: it reads files below /etc */
+};
+/* From now on this process and its threads-to-be open and make no other files, start no program, and make
+ * no TCP connection but to the engine (Linux 6.7), no signal and no abstract socket reaches others (6.12).
+ * What is open stays open. Where the kernel has no Landlock (5.19) nothing changes. To be called before
+ * engine_drop_privileges(), which may take the way to `dirs`, by the only thread. */
+int engine_confine(const struct engine *engine, const struct engine_reach *reach, struct err *err);
+
 /* One fact about this host that decides what engines can do; for people and for `doctor`. */
 enum engine_verdict { ENGINE_OK, ENGINE_WARNING, ENGINE_PROBLEM };
 struct engine_check {

@@ -38,6 +38,7 @@ struct engine {
     struct engine_stats stats;
     bool keeps_group; /* beyond engine_drop_privileges(): what it needs to reach its sandboxes */
     gid_t group;
+    uint16_t tcp_port; /* beyond engine_confine(): where it connects to; 0: nowhere */
 };
 
 struct sandbox {

@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "hostile"))
 
+import belljar  # noqa: E402
 import containers  # noqa: E402
 import host  # noqa: E402
 import images  # noqa: E402
@@ -82,9 +83,10 @@ def settle(docker, start, foreign):
 
     def begin_and_end(state):
         with start("--no-pool-enabled", state=state) as next:
-            # The engine may still be about to make what the dead one has asked for.
+            # The engine may still be about to make what the dead one has asked for. This one looks for that
+            # as long as it lives, and nobody does after it: the state directory goes.
             catch_up(docker)
-            time.sleep(2)
+            time.sleep(2 * belljar.busyness())
             left = host.wait_gone(lambda: ours(docker), 20)
         assert not left, f"containers are left: {left}\n{next.log_text()}"
 

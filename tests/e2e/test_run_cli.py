@@ -267,7 +267,7 @@ def test_sessions_lists_sandboxes_and_no_secrets(who):
         assert {row["server"] for row in rows} == {"running"}
         assert len({row["sandbox"] for row in rows}) == 2
         text = listed(who, jar.state)
-        assert text.startswith("SERVER") and text.count("running") == 2 and held not in text
+        assert text.startswith("SERVER") and text.count("\nrunning") == 2 and held not in text
         state = jar.state
         jar.stop()
         assert not os.path.exists(state) or listed(who, state) == ""

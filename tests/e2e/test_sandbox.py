@@ -7,7 +7,7 @@ import time
 import belljar
 import pytest
 from belljar import PATIENCE, call_tool, need, notification, stateless, text_of
-from sandboxes import Jar, Run, ToolError
+from sandboxes import Jar, Run, ToolError, until
 
 
 @pytest.fixture(scope="module")
@@ -608,10 +608,11 @@ def test_http_cancel_by_notification(web):
     body = belljar.encode(belljar.request("tools/call", call_tool("execute_code", arguments), 77))
     with web.connect() as conn:
         conn.send(web.head("POST", "/mcp", session.headers, len(body)) + body)
-        time.sleep(0.4)
-        assert (
-            session.post(notification("notifications/cancelled", {"requestId": 77})).status == 202
+        until(
+            lambda: http_tool(session, "sandbox_list_files", session_id=id)["entries"], "its file"
         )
+        cancel = notification("notifications/cancelled", {"requestId": 77})
+        assert session.post(cancel).status == 202
         run = http_run(session, "cat f; echo free", id)
     assert run.stdout == "x\nfree\n" and run.took < 1.6 * PATIENCE, (run, run.took)
 
@@ -623,7 +624,8 @@ def test_http_cancel_by_disconnect_in_the_stateless_era(web):
     body = belljar.encode(stateless("tools/call", call_tool("execute_code", arguments)))
     conn = web.connect()
     conn.send(web.head("POST", "/mcp", belljar.mirror(json.loads(body)), len(body)) + body)
-    time.sleep(0.5)
+    look = call_tool("sandbox_list_files", {"session_id": id})
+    until(lambda: web.modern("tools/call", look)["structuredContent"]["entries"], "its file")
     conn.close()
     began = time.monotonic()
     arguments = {"code": "cat f; echo free", "language": "bash", "session_id": id}

@@ -548,6 +548,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
         docker_close(&docker->base);
         return r;
     }
+    docker->base.tcp_port = docker_target_port(docker->target);
     docker->api = docker_api_new(loop, docker->target, docker->timeout_ms);
     docker_api_version(docker->api, docker_prepared(docker)->facts.api);
     if (docker->guests)

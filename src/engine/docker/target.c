@@ -108,6 +108,19 @@ void docker_target_unref(struct docker_target *target)
 
 /*** Use ***/
 
+uint16_t docker_target_port(const struct docker_target *target)
+{
+    CURLU *url = target->socket ? NULL : curl_url();
+    char *text = NULL;
+    unsigned long port = 0;
+    if (url && curl_url_set(url, CURLUPART_URL, target->url, 0) == CURLUE_OK &&
+        curl_url_get(url, CURLUPART_PORT, &text, CURLU_DEFAULT_PORT) == CURLUE_OK)
+        port = strtoul(text, NULL, 10);
+    curl_free(text);
+    curl_url_cleanup(url);
+    return (uint16_t)port;
+}
+
 static void apply_blob(CURL *easy, CURLoption option, const struct buf *pem)
 {
     struct curl_blob blob = { .data = pem->data, .len = pem->len, .flags = CURL_BLOB_NOCOPY };

@@ -31,6 +31,9 @@ int docker_target_new(const struct engine_docker *options, struct docker_target 
 struct docker_target *docker_target_ref(struct docker_target *target);
 void docker_target_unref(struct docker_target *target); /* NULL is fine */
 
+/* Where it listens; 0: on a socket of this host. */
+uint16_t docker_target_port(const struct docker_target *target);
+
 /* Everything about a transfer that the target decides. */
 void docker_target_apply(const struct docker_target *target, CURL *easy);
 

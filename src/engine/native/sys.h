@@ -128,6 +128,14 @@ static inline int sys_landlock_allow_port(int ruleset, uint64_t access, uint16_t
     return sys_result(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_4_RULE_NET_PORT, &rule, 0));
 }
 
+/* All below `dir`. */
+static inline int sys_landlock_allow_path(int ruleset, uint64_t access, int dir)
+{
+    const struct landlock_path_beneath_attr rule = { .allowed_access = access, .parent_fd = dir };
+    return sys_result(
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0));
+}
+
 static inline int sys_landlock_restrict_self(int ruleset)
 {
     return sys_result(syscall(SYS_landlock_restrict_self, ruleset, 0));

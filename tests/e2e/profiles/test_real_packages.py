@@ -3,6 +3,7 @@
 import re
 import time
 
+import belljar
 import pytest
 from lines import line
 from profiles_client import Profile, open_to_all
@@ -43,7 +44,8 @@ def test_dependencies_of_the_readme(shop):
         took.append(time.monotonic() - begin)
         code = "import requests, bs4, sklearn\nprint(requests.__version__, bs4.__version__)"
         assert server.text("execute_code", SLOW, code=code) == "2.31.0 4.12.3\n"
-    assert took[1] * 10 <= took[0], took  # from the cache
+    # From the cache. Where sessions are containers, most of the second time is for the making of one.
+    assert took[1] * (3 if belljar.IN_CONTAINERS else 10) <= took[0], took
     for plain in ["requests", "beautifulsoup4", "scikit-learn"], ["numpy", "pandas", "matplotlib"]:
         server.text("start_code_executer", SLOW, dependencies=plain)
         names = ", ".join(plain).replace("beautifulsoup4", "bs4").replace("scikit-learn", "sklearn")
