@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -218,7 +219,8 @@ static int guard_start(const struct engine_options *options, struct guard *ret, 
 
 static void guard_end(struct guard *guard)
 {
-    (void)!write(guard->done, "", 1); /* it may have been killed: then it is not needed either */
+    if (write(guard->done, "", 1) != 1)
+        (void)kill(guard->pid, SIGKILL); /* else it would take us for dead, and wait for that */
     close(guard->done);
     (void)waitpid(guard->pid, NULL, 0);
 }
