@@ -68,8 +68,8 @@ static void lane_end(void *data)
 {
     struct lane *lane = data;
     struct bench *bench = lane->bench;
-    link_free(lane->link);
-    sandbox_destroy(lane->sandbox);
+    int stream = link_retire(lane->link);
+    sandbox_retire(lane->sandbox, stream);
     lane->link = NULL;
     lane->sandbox = NULL;
     if (bench->ended == bench->count)

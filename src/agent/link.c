@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,6 +71,22 @@ void link_free(struct link *link)
     link_kernel_broken(link);
     link_file_broken(link, ECANCELED);
     leave(link);
+}
+
+static bool at_rest(const struct link *link)
+{
+    return link->stream && link->ready && !link->on_counts && !link->run.active &&
+           !link->kernel.active && !link->n_files && !link->n_waiting;
+}
+
+int link_retire(struct link *link)
+{
+    uv_os_fd_t socket;
+    int fd = -1;
+    if (link && at_rest(link) && uv_fileno((uv_handle_t *)&link->stream->pipe, &socket) == 0)
+        fd = fcntl(socket, F_DUPFD_CLOEXEC, 0); /* libuv closes its own; -1: as if not at rest */
+    link_free(link);
+    return fd;
 }
 
 /*** writing ***/

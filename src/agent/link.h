@@ -8,6 +8,7 @@
  *   3. link_kernel_…()       one process that stays between runs, spoken to in messages
  *   4. link_file_…()         work on files below /workspace, any time, also beside a run
  *   5. link_free()           ends what is open, closes; no callback afterwards
+ *      link_retire()         the same, and the socket comes back if nothing was open
  *
  * A stream that breaks the protocol is closed: on_broken is called once, everything open ends with
  * an error first. All callbacks come from the loop.
@@ -30,6 +31,10 @@ struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events,
 /* Ends what is open first: runs and the kernel with exit NULL, file work with ECANCELED. NULL is
  * fine. */
 void link_free(struct link *link);
+/* As link_free(). If the agent is at rest, that is nothing was open that it was asked for and its kernel
+ * has ended, the socket is the caller's: no process of the guest's is left, and while the agent can hear
+ * nobody it will start none. Else -1. */
+int link_retire(struct link *link);
 
 /* What the kernel has counted against the sandbox since its start, by the cgroup that the agent sees;
  * NULL: it sees none. -EBUSY while another asks, -EPIPE when the stream is broken; else one call of

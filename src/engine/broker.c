@@ -9,8 +9,12 @@
 #include <string.h>
 
 enum {
-    FILL_MS = 50,  /* before the pool is first filled: the server answers its first client then */
-    REFILL_MS = 5, /* before it is filled again: the processors are for whoever has just come */
+    FILL_MS = 50,    /* before the pool is first filled: the server answers its first client then */
+    REST_MS = 5,     /* without a caller: the rush is over */
+    SERVE_US = 2000, /* of a processor, for each who came: what a first short program takes */
+    RUSH_MAX_MS = 200,
+    DISCARD_MS = 2, /* between a few of those at rest and the next few: callers have their turn */
+    DISCARD_FEW = 4,
     TICK_MS =
         1000, /* how often the pool's ages are looked at, and a failed filling is tried again */
     PAUSE_MIN_MS = 1000, /* after the pool could not be filled; each pause twice as long */
@@ -22,8 +26,9 @@ struct making {
     struct sandbox_plan plan;
 };
 
-struct ready {
-    struct list link;
+/* A sandbox that is nobody's. */
+struct idle {
+    struct list link; /* pool or resting */
     struct sandbox *sandbox;
     uint64_t since_ms;
 };
@@ -40,10 +45,15 @@ struct broker {
     struct engine *engine;
     struct broker_options options;
     struct broker_maker maker;
-    struct list waiting, settled, makings, pool;
+    struct list waiting, settled, makings, pool, resting;
     size_t n_makings;
-    struct timer *deliver, *tick, *refill;
-    bool filling; /* the pool, until it is full or who comes has time */
+    uint64_t n_resting;
+    struct timer *deliver, *tick, *discard;
+    struct timer *rush; /* active while there is one */
+    uint64_t rush_began_ms, rush_until_ms;
+    size_t rush_taken; /* of the pool */
+    uint64_t serve_us; /* SERVE_US, by all processors */
+    bool filling;      /* the pool, until it is full or there is a rush */
     uint64_t not_before_ms, pause_ms;
     struct err shut; /* code 0: it is not */
 };
@@ -126,9 +136,13 @@ static bool is_served(const struct broker *broker, const struct pending *pending
 
 /*** Making ***/
 
+static bool discard_resting(struct broker *broker, size_t count);
+
 static int make(struct broker *broker, const struct sandbox_plan *plan, struct err *err)
 {
     int r = broker->maker.make(broker->maker.data, plan, err);
+    if (r < 0 && discard_resting(broker, SIZE_MAX)) /* they were in the way */
+        r = broker->maker.make(broker->maker.data, plan, err);
     if (r < 0)
         return r;
     struct making *making = xcalloc(1, sizeof(*making));
@@ -165,7 +179,7 @@ static void fill_pool(struct broker *broker)
     if (!broker->filling || clock_ms() < broker->not_before_ms)
         return;
     while (broker->n_makings < broker->options.max_makings &&
-           stats->pool_ready + makings_for_pool(broker) < broker->options.size)
+           stats->pool_ready + makings_for_pool(broker) + broker->n_resting < broker->options.size)
         if (make(broker, &broker->options.plan, &err) < 0)
             return;
     broker->filling = stats->pool_ready < broker->options.size;
@@ -193,6 +207,14 @@ int broker_make(struct broker *broker, struct err *err)
     return make(broker, &broker->options.plan, err);
 }
 
+static void put_into(struct list *list, struct sandbox *sandbox)
+{
+    struct idle *idle = xcalloc(1, sizeof(*idle));
+    idle->sandbox = sandbox;
+    idle->since_ms = clock_ms();
+    list_add_tail(list, &idle->link);
+}
+
 void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct sandbox *sandbox)
 {
     stats_of(broker)->sandboxes_total++;
@@ -205,10 +227,7 @@ void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct 
         broker->not_before_ms = 0; /* all is well again */
         hand_over(broker, pending, sandbox);
     } else if (for_pool) {
-        struct ready *ready = xcalloc(1, sizeof(*ready));
-        ready->sandbox = sandbox;
-        ready->since_ms = clock_ms();
-        list_add_tail(&broker->pool, &ready->link);
+        put_into(&broker->pool, sandbox);
         stats_of(broker)->pool_ready++;
     } else {
         broker->maker.discard(sandbox);
@@ -238,63 +257,134 @@ void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const
     broker_pump(broker);
 }
 
-/*** The pool ***/
+/*** The pool, and those at rest ***/
 
-static struct sandbox *take_out(struct broker *broker, struct ready *ready)
+static struct sandbox *take_out(struct idle *idle, uint64_t *count)
 {
-    struct sandbox *sandbox = ready->sandbox;
-    list_remove(&ready->link);
-    free(ready);
-    stats_of(broker)->pool_ready--;
+    struct sandbox *sandbox = idle->sandbox;
+    list_remove(&idle->link);
+    free(idle);
+    --*count;
     return sandbox;
+}
+
+static struct sandbox *take_from_pool(struct broker *broker, struct idle *idle)
+{
+    return take_out(idle, &stats_of(broker)->pool_ready);
+}
+
+static struct idle *find_idle(struct list *list, const struct sandbox *sandbox)
+{
+    list_each (struct idle, idle, list, link)
+        if (idle->sandbox == sandbox)
+            return idle;
+    return NULL;
 }
 
 bool broker_lost(struct broker *broker, const struct sandbox *sandbox)
 {
-    list_each (struct ready, ready, &broker->pool, link) {
-        if (ready->sandbox != sandbox)
-            continue;
-        (void)take_out(broker, ready);
+    struct idle *ready = find_idle(&broker->pool, sandbox);
+    struct idle *resting = ready ? NULL : find_idle(&broker->resting, sandbox);
+    if (ready) {
+        (void)take_from_pool(broker, ready);
         pause_filling(broker); /* not in a tight circle */
-        return true;
     }
-    return false;
+    if (resting)
+        (void)take_out(resting, &broker->n_resting);
+    return ready || resting;
 }
 
-static void refill(void *data)
+/* At most so many, the first to rest first. False: there was none. */
+static bool discard_resting(struct broker *broker, size_t count)
+{
+    bool any = false;
+    for (; count > 0 && !list_empty(&broker->resting); count--, any = true) {
+        struct idle *first = list_first(struct idle, &broker->resting, link);
+        broker->maker.discard(take_out(first, &broker->n_resting));
+    }
+    return any;
+}
+
+static void discard_few(void *data)
 {
     struct broker *broker = data;
-    broker->filling = broker->options.pooled;
+    if (timer_active(broker->rush))
+        return; /* its end goes on with this */
+    (void)discard_resting(broker, DISCARD_FEW);
+    if (!list_empty(&broker->resting))
+        timer_start(broker->discard, DISCARD_MS);
     broker_pump(broker);
 }
 
-/* Somebody has taken one, or found none. While more than half are left each of them puts the filling off, so
- * that several who come at once are served first; below that the first of them has set the time. */
-static void refill_later(struct broker *broker)
+void broker_retire(struct broker *broker, struct sandbox *sandbox)
 {
+    size_t idle = stats_of(broker)->pool_ready + makings_for_pool(broker) + broker->n_resting;
+    if (!broker->options.pooled || !timer_active(broker->rush) || idle >= broker->options.size) {
+        broker->maker.discard(sandbox);
+        return;
+    }
+    put_into(&broker->resting, sandbox);
+    broker->n_resting++;
+}
+
+static void rush_over(void *data)
+{
+    struct broker *broker = data;
+    broker->filling = broker->options.pooled;
+    discard_few(broker);
+}
+
+/* While more than half are left the rush lasts until nobody comes any more; below that only as long as it
+ * takes to serve those who came. It does not become shorter. */
+static uint64_t rush_until(const struct broker *broker, bool plenty, uint64_t now)
+{
+    uint64_t last = broker->rush_began_ms + RUSH_MAX_MS;
+    uint64_t until = broker->rush_began_ms + REST_MS + broker->rush_taken * broker->serve_us / 1000;
+    if (plenty && until < now + REST_MS)
+        until = now + REST_MS;
+    if (until > last)
+        until = last;
+    return until > broker->rush_until_ms ? until : broker->rush_until_ms;
+}
+
+/* Somebody has taken one, or found none. A filling that is under way goes on unless there is plenty. */
+static void rush(struct broker *broker, bool taken)
+{
+    uint64_t now = clock_ms();
     bool plenty = stats_of(broker)->pool_ready * 2 > broker->options.size;
     if (plenty)
         broker->filling = false;
-    if (plenty || (!broker->filling && !timer_active(broker->refill)))
-        timer_start(broker->refill, REFILL_MS);
+    if (broker->filling)
+        return;
+    if (!timer_active(broker->rush)) {
+        broker->rush_began_ms = broker->rush_until_ms = now;
+        broker->rush_taken = 0;
+    }
+    broker->rush_taken += taken;
+    broker->rush_until_ms = rush_until(broker, plenty, now);
+    uint64_t until = broker->rush_until_ms;
+    timer_start(broker->rush, until > now ? until - now : 0);
 }
 
 static void on_tick(void *data)
 {
     struct broker *broker = data;
     uint64_t now = clock_ms(), age = broker->options.max_age_ms;
-    list_each (struct ready, ready, &broker->pool, link)
+    list_each (struct idle, ready, &broker->pool, link)
         if (age && now - ready->since_ms >= age)
-            broker->maker.discard(take_out(broker, ready));
-    if (!timer_active(broker->refill))
+            broker->maker.discard(take_from_pool(broker, ready));
+    if (!timer_active(broker->rush))
         broker->filling = broker->options.pooled;
     broker_pump(broker);
 }
 
-static void empty_pool(struct broker *broker)
+static void discard_all(struct broker *broker)
 {
-    while (!list_empty(&broker->pool))
-        broker->maker.discard(take_out(broker, list_first(struct ready, &broker->pool, link)));
+    (void)discard_resting(broker, SIZE_MAX);
+    while (!list_empty(&broker->pool)) {
+        struct idle *first = list_first(struct idle, &broker->pool, link);
+        broker->maker.discard(take_from_pool(broker, first));
+    }
 }
 
 void broker_shut(struct broker *broker, const struct err *err)
@@ -302,7 +392,7 @@ void broker_shut(struct broker *broker, const struct err *err)
     broker->shut = *err;
     while (!list_empty(&broker->waiting))
         refuse(broker, list_first(struct pending, &broker->waiting, link), err);
-    empty_pool(broker);
+    discard_all(broker);
 }
 
 /*** For the engine ***/
@@ -316,14 +406,19 @@ struct broker *broker_new(uv_loop_t *loop, struct engine *engine,
     if (!broker->options.max_makings)
         broker->options.max_makings = 1;
     broker->maker = *maker;
-    struct list *lists[] = { &broker->waiting, &broker->settled, &broker->makings, &broker->pool };
+    struct list *lists[] = { &broker->waiting, &broker->settled, &broker->makings, &broker->pool,
+                             &broker->resting };
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
         list_init(lists[i]);
     broker->deliver = timer_new(loop, deliver, broker);
     broker->tick = timer_new(loop, on_tick, broker);
-    broker->refill = timer_new(loop, refill, broker);
+    broker->discard = timer_new(loop, discard_few, broker);
+    broker->rush = timer_new(loop, rush_over, broker);
     timer_repeat(broker->tick, TICK_MS);
-    timer_start(broker->refill, FILL_MS);
+    broker->serve_us = SERVE_US / uv_available_parallelism();
+    broker->rush_began_ms = clock_ms(); /* of the first clients, whoever they are */
+    broker->rush_until_ms = broker->rush_began_ms + FILL_MS;
+    timer_start(broker->rush, FILL_MS);
     return broker;
 }
 
@@ -337,10 +432,11 @@ void broker_free(struct broker *broker)
         free(pending);
     list_each (struct making, making, &broker->makings, link)
         free(making);
-    empty_pool(broker);
+    discard_all(broker);
     timer_free(broker->deliver);
     timer_free(broker->tick);
-    timer_free(broker->refill);
+    timer_free(broker->discard);
+    timer_free(broker->rush);
     free(broker);
 }
 
@@ -356,14 +452,15 @@ struct engine_pending *broker_start(struct broker *broker, const struct sandbox_
         return &pending->base;
     }
     bool pooled = broker->options.pooled && same_plan(plan, &broker->options.plan);
-    if (pooled && !list_empty(&broker->pool)) {
+    bool hit = pooled && !list_empty(&broker->pool);
+    if (hit) {
         stats_of(broker)->pool_hits++;
-        struct ready *oldest = list_first(struct ready, &broker->pool, link);
-        hand_over(broker, pending, take_out(broker, oldest));
+        struct idle *oldest = list_first(struct idle, &broker->pool, link);
+        hand_over(broker, pending, take_from_pool(broker, oldest));
     } else {
         stats_of(broker)->pool_misses += broker->options.pooled;
     }
-    refill_later(broker);
+    rush(broker, hit);
     broker_pump(broker);
     return &pending->base;
 }

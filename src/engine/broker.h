@@ -5,6 +5,12 @@
  * A making belongs to a plan, not to a caller: what is made goes to the first who waits for such a plan,
  * else into the pool, else it is discarded. So nobody waits for a start of his own while another is nearly
  * done, and who gives up leaves his to the next. Nothing comes back into the pool.
+ *
+ * Several who come at once are a rush. Until they are served the processors are theirs: no successors are made
+ * for what they took, and sandboxes that have come to rest meanwhile keep their places and are discarded later,
+ * a few at a time. A rush is over when nobody has come for some milliseconds and those who came had time for
+ * a short program, or after RUSH_MAX_MS (broker.c). Whoever finds the pool empty does not wait for that. There
+ * are never more sandboxes that are nobody's than `size`: those at rest are in the places of those taken.
  */
 #ifndef BELLJAR_ENGINE_BROKER_H
 #define BELLJAR_ENGINE_BROKER_H
@@ -33,7 +39,7 @@ struct broker_options {
 /* Counts in engine->stats: pool, failures, open and all sandboxes. */
 struct broker *broker_new(uv_loop_t *loop, struct engine *engine,
                           const struct broker_options *options, const struct broker_maker *maker);
-/* Callers are forgotten, what is in the pool is discarded. NULL is fine. */
+/* Callers are forgotten, what is nobody's is discarded. NULL is fine. */
 void broker_free(struct broker *broker);
 
 /* One for the pool, before anybody asks; as broker_maker.make() says. */
@@ -47,9 +53,11 @@ void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct 
 void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const struct err *err);
 /* There may be a place for another now. */
 void broker_pump(struct broker *broker);
-/* There will be no more: whoever waits or comes hears why; what is in the pool is discarded. */
+/* There will be no more: whoever waits or comes hears why; what is nobody's is discarded. */
 void broker_shut(struct broker *broker, const struct err *err);
-/* It has died. True: it was in the pool, which has let go of it; false: it is somebody's. */
+/* Its owner is done with it, and nothing runs in it: it is discarded, now or after the rush. */
+void broker_retire(struct broker *broker, struct sandbox *sandbox);
+/* It has died. True: it was in the pool or at rest, and the broker has let go of it; false: it is somebody's. */
 bool broker_lost(struct broker *broker, const struct sandbox *sandbox);
 
 #endif

@@ -168,6 +168,16 @@ void sandbox_destroy(struct sandbox *sandbox)
         sandbox->engine->ops->destroy(sandbox);
 }
 
+void sandbox_retire(struct sandbox *sandbox, int fd)
+{
+    auto_fd stream = fd;
+    if (!sandbox)
+        return;
+    assert(sandbox->fd < 0); /* it has been taken */
+    sandbox->fd = steal_fd(&stream);
+    sandbox->engine->ops->destroy(sandbox);
+}
+
 void engine_stats(const struct engine *engine, struct engine_stats *ret)
 {
     *ret = engine->stats;

@@ -8,6 +8,7 @@
  *   5. engine_show_packages() lets all sandboxes see packages that came later
  *   6. sandbox_usage()     counters that the host itself keeps
  *   7. sandbox_destroy()   kills everything inside and removes every trace; cannot fail
+ *      sandbox_retire()    the same for one in which nothing runs; there is no hurry
  *   8. engine_close()      destroys what is left
  *
  * Promises: after engine_start() fails or is cancelled the host is as it was before. A sandbox that
@@ -241,6 +242,10 @@ void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *da
 bool sandbox_tells_counts(const struct sandbox *sandbox);
 
 void sandbox_destroy(struct sandbox *sandbox); /* NULL is fine */
+/* As sandbox_destroy(), with the stream that was taken, by somebody who knows that nothing runs in there
+ * (link_retire()): while others come for sandboxes its end may wait, some tenths of a second at most. Takes
+ * `fd`; -1: as sandbox_destroy(). */
+void sandbox_retire(struct sandbox *sandbox, int fd);
 
 struct engine_stats {
     uint64_t sandboxes_open, sandboxes_total, pool_ready, pool_hits, pool_misses, failures_total;

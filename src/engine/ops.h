@@ -29,6 +29,7 @@ struct engine_ops {
     void (*show_cancel)(struct engine_showing *showing);
     const char *(*origin)(const struct engine *engine, uint64_t image); /* NULL: this host */
     void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+    /* With its stream: nothing runs in it, and its end has no hurry. */
     void (*destroy)(struct sandbox *sandbox);
 };
 
@@ -44,7 +45,7 @@ struct engine {
 struct sandbox {
     struct engine *engine;
     char id[96];
-    int fd; /* -1 once taken */
+    int fd; /* -1 while it is taken */
     void (*on_died)(struct sandbox *sandbox, void *data);
     void *on_died_data;
 };

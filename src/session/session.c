@@ -357,8 +357,8 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
-    link_free(steal_ptr(&session->agent)); /* ends file work, too */
-    sandbox_destroy(steal_ptr(&session->sandbox));
+    int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
+    sandbox_retire(steal_ptr(&session->sandbox), stream);
     if (session->owner && sessions->watch.on_end)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);

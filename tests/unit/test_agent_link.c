@@ -471,6 +471,92 @@ static void test_a_link_may_be_freed_at_any_time(void **state)
     close_peer(&peer);
 }
 
+static void nothing_open(struct peer *peer)
+{
+    say_ready(peer);
+}
+static void run_over(struct peer *peer)
+{
+    say_ready(peer);
+    start_run(peer);
+    say_exit(peer, 0);
+}
+static void no_hello_yet(struct peer *peer)
+{
+    (void)peer;
+}
+static void run_open(struct peer *peer)
+{
+    say_ready(peer);
+    start_run(peer);
+}
+static void kernel_open(struct peer *peer)
+{
+    static const struct link_kernel_events events = { .on_exit = on_exit_frame };
+    const char *const argv[] = { "x", NULL };
+    const struct link_kernel_spec spec = { .argv = argv, .cwd = "" };
+    say_ready(peer);
+    assert_int_equal(link_kernel_start(peer->link, &spec, &events, peer, NULL), 0);
+}
+static void file_open(struct peer *peer)
+{
+    say_ready(peer);
+    assert_int_equal(link_file_stat(peer->link, "f", on_list, peer, NULL), 0);
+}
+static void on_counts(const struct link_counts *counts, void *data)
+{
+    (void)counts;
+    note(data, "c");
+}
+static void count_open(struct peer *peer)
+{
+    say_ready(peer);
+    assert_int_equal(link_count(peer->link, on_counts, peer), 0);
+}
+static void stream_broken(struct peer *peer)
+{
+    say_ready(peer);
+    say(peer, 0x55, 0, "", 0);
+}
+
+static void test_the_stream_of_an_agent_at_rest_comes_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*prepare)(struct peer *peer);
+        bool at_rest;
+    } cases[] = {
+        { "nothing was asked for", nothing_open, true },
+        { "a run is over", run_over, true },
+        { "no hello yet", no_hello_yet, false },
+        { "a run", run_open, false },
+        { "a kernel", kernel_open, false },
+        { "file work", file_open, false },
+        { "counts", count_open, false },
+        { "a broken stream", stream_broken, false },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct peer peer;
+        open_peer(&peer);
+        cases[i].prepare(&peer);
+        hear(&peer);
+        int fd = link_retire(peer.link);
+        peer.link = NULL;
+        hear(&peer); /* libuv closes what it has */
+        CHECK_INT(cases[i].name, fd >= 0, cases[i].at_rest);
+        char bytes[1000];
+        ssize_t n = 1;
+        while (n > 0) /* what the link had written */
+            n = recv(peer.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+        CHECK_INT(cases[i].name, n < 0 && errno == EAGAIN, cases[i].at_rest); /* else its end */
+        if (fd >= 0)
+            close(fd);
+        close_peer(&peer);
+    }
+    CHECK_INT("no link", link_retire(NULL), -1);
+}
+
 static void test_what_cannot_be_asked_is_refused(void **state)
 {
     (void)state;
@@ -513,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_work_that_was_cut_off_is_asked_for_again),
         cmocka_unit_test(test_words_of_the_agent_are_shown_as_text),
         cmocka_unit_test(test_a_link_may_be_freed_at_any_time),
+        cmocka_unit_test(test_the_stream_of_an_agent_at_rest_comes_back),
         cmocka_unit_test(test_what_cannot_be_asked_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,8 @@ struct factory {
     uv_loop_t loop;
     struct engine engine;
     struct broker *broker;
-    int refuses; /* what make() says; 0: it makes */
+    int refuses;   /* what make() says; 0: it makes */
+    size_t places; /* after which it refuses, too; 0: any number */
     size_t begun, discarded;
     struct sandbox_plan last; /* that was begun */
     struct sandbox made[SANDBOXES];
@@ -33,8 +34,9 @@ static const struct sandbox_plan large = { .limits = { .memory_bytes = 2 } };
 static int make(void *data, const struct sandbox_plan *plan, struct err *err)
 {
     struct factory *factory = data;
-    if (factory->refuses)
-        return err_set(err, factory->refuses, "no place");
+    bool full = factory->places && factory->begun - factory->discarded >= factory->places;
+    if (factory->refuses || full)
+        return err_set(err, full ? EAGAIN : factory->refuses, "no place");
     factory->begun++;
     factory->last = *plan;
     return 0;
@@ -198,6 +200,139 @@ static void test_the_pool_is_filled_used_and_filled_again(void **state)
     factory_free(factory);
 }
 
+/*** A rush ***/
+
+/* A full pool of these, all of them taken at once. */
+static struct factory *factory_in_a_rush(size_t count, struct caller *callers)
+{
+    struct broker_options options = pool_of_two;
+    options.size = count;
+    options.max_makings = count;
+    struct factory *factory = factory_new(&options);
+    turn_until(factory, &factory->begun, count);
+    for (size_t i = 0; i < count; i++)
+        (void)finish(factory, &small);
+    for (size_t i = 0; i < count; i++)
+        start(factory, &callers[i], &small);
+    turn(factory);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(callers[i].told, 1);
+    return factory;
+}
+
+static void test_who_comes_at_once_is_served_before_successors_are_made(void **state)
+{
+    (void)state;
+    enum { MANY = 8 };
+    struct caller callers[MANY] = { 0 };
+    uint64_t before = clock_ms();
+    struct factory *factory = factory_in_a_rush(MANY, callers);
+    assert_int_equal(factory->begun, MANY);
+    turn_until(factory, &factory->begun, 2 * MANY);
+    /* 5 ms, and 2 ms of a processor for each; one less for what the clock does not show. */
+    assert_true(clock_ms() - before >= 4 + 2 * MANY / uv_available_parallelism());
+    for (size_t i = 0; i < MANY; i++)
+        assert_ptr_equal(callers[i].got, &factory->made[i]);
+    factory_free(factory);
+}
+
+static void test_who_finds_none_does_not_wait_for_the_end_of_a_rush(void **state)
+{
+    (void)state;
+    struct caller callers[4] = { 0 }, late = { 0 };
+    struct factory *factory = factory_in_a_rush(4, callers);
+    start(factory, &late, &small);
+    assert_int_equal(factory->begun, 5);
+    factory_free(factory);
+}
+
+static void test_those_at_rest_are_discarded_after_the_rush_and_before_others_are_made(void **state)
+{
+    (void)state;
+    struct caller callers[8] = { 0 };
+    struct factory *factory = factory_in_a_rush(8, callers);
+    for (size_t i = 0; i < 8; i++)
+        broker_retire(factory->broker, callers[i].got);
+    assert_int_equal(factory->discarded, 0);
+    while (factory->discarded < 8) {
+        assert_true(factory->begun <= 8 + factory->discarded); /* each has its place until then */
+        (void)uv_run(&factory->loop, UV_RUN_ONCE);
+    }
+    turn_until(factory, &factory->begun, 16);
+    factory_free(factory);
+}
+
+static void test_without_a_rush_nobody_rests(void **state)
+{
+    (void)state;
+    struct caller callers[2] = { 0 };
+    struct factory *factory = factory_in_a_rush(2, callers);
+    turn_until(factory, &factory->begun, 4); /* it is over */
+    broker_retire(factory->broker, callers[0].got);
+    assert_int_equal(factory->discarded, 1);
+    factory_free(factory);
+}
+
+static void test_no_more_rest_than_have_been_taken_from_the_pool(void **state)
+{
+    (void)state;
+    struct caller callers[2] = { 0 }, other = { 0 };
+    struct factory *factory = factory_in_a_rush(2, callers);
+    start(factory, &other, &large);
+    (void)finish(factory, &large);
+    turn(factory);
+    broker_retire(factory->broker, callers[0].got);
+    broker_retire(factory->broker, callers[1].got);
+    assert_int_equal(factory->discarded, 0);
+    broker_retire(factory->broker, other.got);
+    assert_int_equal(factory->discarded, 1);
+    factory_free(factory);
+}
+
+static void test_those_at_rest_make_room_when_there_is_none(void **state)
+{
+    (void)state;
+    struct caller callers[2] = { 0 }, late = { 0 };
+    struct factory *factory = factory_in_a_rush(2, callers);
+    factory->places = 2;
+    broker_retire(factory->broker, callers[0].got);
+    start(factory, &late, &small);
+    assert_int_equal(factory->discarded, 1);
+    assert_int_equal(factory->begun, 3);
+    assert_int_equal(late.told, 0);
+    factory_free(factory);
+}
+
+static void test_one_that_dies_at_rest_is_let_go(void **state)
+{
+    (void)state;
+    struct caller callers[2] = { 0 };
+    struct factory *factory = factory_in_a_rush(2, callers);
+    broker_retire(factory->broker, callers[0].got);
+    assert_true(broker_lost(factory->broker, callers[0].got));
+    assert_false(broker_lost(factory->broker, callers[0].got));
+    turn_until(factory, &factory->begun, 4);
+    assert_int_equal(factory->discarded, 0);
+    factory_free(factory);
+}
+
+static void test_nobody_rests_beyond_the_end(void **state)
+{
+    (void)state;
+    struct caller callers[2] = { 0 };
+    struct factory *factory = factory_in_a_rush(2, callers);
+    struct err err;
+    err_set(&err, EPIPE, "gone");
+    broker_retire(factory->broker, callers[0].got);
+    broker_shut(factory->broker, &err);
+    assert_int_equal(factory->discarded, 1);
+    broker_retire(factory->broker, callers[1].got);
+    broker_free(factory->broker);
+    factory->broker = NULL;
+    assert_int_equal(factory->discarded, 2);
+    factory_free(factory);
+}
+
 static void test_what_grew_old_in_the_pool_is_made_anew(void **state)
 {
     (void)state;
@@ -295,6 +430,15 @@ int main(void)
         cmocka_unit_test(test_who_gives_up_leaves_his_to_the_next),
         cmocka_unit_test(test_one_that_was_cancelled_after_it_was_made_is_discarded),
         cmocka_unit_test(test_the_pool_is_filled_used_and_filled_again),
+        cmocka_unit_test(test_who_comes_at_once_is_served_before_successors_are_made),
+        cmocka_unit_test(test_who_finds_none_does_not_wait_for_the_end_of_a_rush),
+        cmocka_unit_test(
+            test_those_at_rest_are_discarded_after_the_rush_and_before_others_are_made),
+        cmocka_unit_test(test_without_a_rush_nobody_rests),
+        cmocka_unit_test(test_no_more_rest_than_have_been_taken_from_the_pool),
+        cmocka_unit_test(test_those_at_rest_make_room_when_there_is_none),
+        cmocka_unit_test(test_one_that_dies_at_rest_is_let_go),
+        cmocka_unit_test(test_nobody_rests_beyond_the_end),
         cmocka_unit_test(test_what_grew_old_in_the_pool_is_made_anew),
         cmocka_unit_test(test_a_full_house_refuses_and_a_busy_one_waits),
         cmocka_unit_test(test_a_failure_is_told_to_the_first_who_waits_and_the_pool_pauses),

@@ -4,27 +4,53 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Named, not "all but the C library": what a sanitizer or a preloaded library does in a child is its own. */
-static const char *const unneeded[] = { "/libcrypto.so", "/libssl.so",     "/libuv.so",
-                                        "/libyaml-",     "/libjansson.so", "/libseccomp.so" };
+/* What a child may run code of: the C library and its loader, and what a sanitizer brings along. All else
+ * came with the server's own libraries, whichever those need. */
+static const char *const needed[] = { "/libc.", "/ld-",       "/libm.",      "/libgcc_s.",
+                                      "san.",   "/libstdc++", "/libpthread." };
 
 static struct {
     void *start;
     size_t len;
 } heap;
 
-static bool is_unneeded(const char *name)
+/*** Libraries ***/
+
+static bool is_needed(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(unneeded); i++)
-        if (strstr(name, unneeded[i]))
+    if (!strchr(name, '/'))
+        return true; /* the program itself, or the kernel's own */
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
+        if (strstr(name, needed[i]))
             return true;
     return false;
 }
+
+static int leave_out(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    uintptr_t page = *(const uintptr_t *)data;
+    if (is_needed(object->dlpi_name))
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        uintptr_t start = object->dlpi_addr + segment->p_vaddr, end = start + segment->p_memsz;
+        start &= ~(page - 1);
+        end = (end + page - 1) & ~(page - 1);
+        if (segment->p_type == PT_LOAD)
+            (void)madvise((void *)start, end - start, MADV_DONTFORK);
+    }
+    return 0;
+}
+
+/*** The heap ***/
 
 /* One line of /proc/self/maps. */
 static void look_at(const char *line)
@@ -32,30 +58,31 @@ static void look_at(const char *line)
     uintptr_t start, end;
     int name = 0;
     if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &start, &end, &name) != 2 ||
-        end <= start || !name)
+        end <= start || !name || strcmp(line + name, "[heap]") != 0)
         return;
-    if (strcmp(line + name, "[heap]") == 0) {
-        heap.start = (void *)start;
-        heap.len = end - start;
-        lean_heap(false);
-    } else if (is_unneeded(line + name)) {
-        (void)madvise((void *)start, end - start, MADV_DONTFORK);
+    heap.start = (void *)start;
+    heap.len = end - start;
+    lean_heap(false);
+}
+
+static void find_heap(void)
+{
+    char maps[4096]; /* it comes right behind the program */
+    auto_fd fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, maps, sizeof(maps) - 1);
+    maps[len > 0 ? len : 0] = '\0';
+    for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        look_at(line);
     }
 }
 
 void lean_begin(void)
 {
-    static char maps[64 * 1024]; /* about a hundred lines; what does not fit is copied as before */
-    auto_fd fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
-    for (ssize_t n = 1; fd >= 0 && n > 0 && len<sizeof(maps) - 1; len += n> 0 ? (size_t)n : 0)
-        n = read(fd, maps + len, sizeof(maps) - 1 - len);
-    maps[len] = '\0';
-    for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
-        *end = '\0';
-        look_at(line);
-    }
-    (void)madvise(maps, sizeof(maps), MADV_DONTNEED);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (!getenv("LD_PRELOAD")) /* else calls may lead anywhere */
+        (void)dl_iterate_phdr(leave_out, &page);
+    find_heap();
 }
 
 void lean_heap(bool copied)

@@ -165,13 +165,21 @@ static struct box *box_new(struct native *native, unsigned slot, int fd)
     return box;
 }
 
-static void box_free(struct box *box)
+/* Its owner hears of nothing any more. */
+static void box_disown(struct box *box)
 {
     list_each (struct usage, usage, &box->usages, link) {
         list_remove(&usage->link);
         free(usage);
     }
     list_remove(&box->link);
+    box->on_added = NULL;
+    box->base.on_died = NULL;
+}
+
+static void box_free(struct box *box)
+{
+    box_disown(box);
     fd_closep(&box->base.fd);
     free(box);
 }
@@ -250,7 +258,7 @@ static void on_kernel(struct box *box, int code)
 static void on_died(struct native *native, struct box *box)
 {
     if (broker_lost(native->broker, &box->base)) {
-        log_warning("sandbox %s died in the pool", box->base.id);
+        log_warning("sandbox %s died while it was nobody's", box->base.id);
         box_leave(box);
         return;
     }
@@ -417,8 +425,14 @@ static void native_watch(struct sandbox *sandbox)
 
 static void native_destroy(struct sandbox *sandbox)
 {
+    struct box *box = container_of(sandbox, struct box, base);
     sandbox->engine->stats.sandboxes_open--;
-    discard(sandbox);
+    if (sandbox->fd < 0 || box->dead || box->on_added) { /* or a kernel may be on its way into it */
+        discard(sandbox);
+        return;
+    }
+    box_disown(box);
+    broker_retire(box->native->broker, sandbox);
 }
 
 static json_t *native_report(const struct engine *engine)
