@@ -1,8 +1,33 @@
 #include "base/loop.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+
+/*** The beginning of a loop ***/
+
+int loop_begin(uv_loop_t *loop, struct err *err)
+{
+    int r = uv_loop_init(loop);
+    return r < 0 ? err_sys(err, -r, "make an event loop") : 0;
+}
+
+int loop_watch_signals(uv_loop_t *loop, uv_signal_t signals[2], uv_signal_cb fn, void *data,
+                       struct err *err)
+{
+    static const int numbers[2] = { SIGTERM, SIGINT };
+    int r = 0;
+    for (int i = 0; i < 2 && r == 0; i++) {
+        r = uv_signal_init(loop, &signals[i]);
+        signals[i].data = data;
+        if (r == 0)
+            r = uv_signal_start(&signals[i], fn, numbers[i]);
+    }
+    return r < 0 ? err_sys(err, -r, "watch signals") : 0;
+}
+
+/*** Timers ***/
 
 struct timer {
     uv_timer_t handle;

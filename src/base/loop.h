@@ -5,9 +5,15 @@
 #ifndef BELLJAR_BASE_LOOP_H
 #define BELLJAR_BASE_LOOP_H
 
-#include "base/base.h"
+#include "base/err.h"
 
 #include <uv.h>
+
+/* 0, or -errno and why there is none: there may be no descriptors. */
+int loop_begin(uv_loop_t *loop, struct err *err);
+/* Both ways to ask a program to end, SIGTERM and SIGINT: fn(handle with this data, number). */
+int loop_watch_signals(uv_loop_t *loop, uv_signal_t signals[2], uv_signal_cb fn, void *data,
+                       struct err *err);
 
 /* One timer. The callback may free the timer, restart it, or free the object that owns it. */
 struct timer;

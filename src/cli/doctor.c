@@ -145,8 +145,10 @@ static int try_sandbox(struct trial *trial, const struct config *config, struct 
     struct run *run;
     lean.workspace = CONFIG_WORKSPACE_MEMORY;
     lean.pool_enabled = false;
-    uv_loop_init(&trial->loop);
-    int r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);
+    int r = loop_begin(&trial->loop, err);
+    if (r < 0)
+        return r;
+    r = sandboxes_open(&sandboxes, &trial->loop, &lean, /* strict= */ false, err);
     if (r == 0) {
         exam->layers = engine_layers(sandboxes.engine);
         check_packages(exam, config, &sandboxes.installer);

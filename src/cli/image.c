@@ -9,7 +9,6 @@
 #include "engine/image.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 
 #define DEFAULT_BASE "python:3.12-slim-bookworm"
@@ -50,24 +49,17 @@ static void on_signal(uv_signal_t *handle, int number)
     uv_stop(&building->loop);
 }
 
-static void watch_signals(struct building *building)
-{
-    static const int numbers[] = { SIGINT, SIGTERM };
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-        uv_signal_init(&building->loop, &building->signals[i]);
-        building->signals[i].data = building;
-        uv_signal_start(&building->signals[i], on_signal, numbers[i]);
-    }
-}
-
 static int build_image(const struct image_recipe *recipe, struct err *err)
 {
     static const struct image_events events = { .on_text = on_text, .on_built = on_built };
     struct building building = { .err = err };
-    uv_loop_init(&building.loop);
-    int r = image_build_new(&building.loop, recipe, &events, &building, &building.build, err);
+    int r = loop_begin(&building.loop, err);
+    if (r < 0)
+        return r;
+    r = loop_watch_signals(&building.loop, building.signals, on_signal, &building, err);
+    if (r == 0)
+        r = image_build_new(&building.loop, recipe, &events, &building, &building.build, err);
     if (r == 0) {
-        watch_signals(&building);
         uv_run(&building.loop, UV_RUN_DEFAULT);
         r = building.status;
     }

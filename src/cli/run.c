@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,16 +128,6 @@ static void on_signal(uv_signal_t *handle, int number)
         run_cancel(one->run);
 }
 
-static void watch_signals(struct one_run *one)
-{
-    static const int numbers[] = { SIGINT, SIGTERM };
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-        uv_signal_init(&one->loop, &one->signals[i]);
-        one->signals[i].data = one;
-        uv_signal_start(&one->signals[i], on_signal, numbers[i]);
-    }
-}
-
 static int run_code(const struct config *config, const char *language, const struct buf *code,
                     bool items, struct err *err)
 {
@@ -149,8 +138,12 @@ static int run_code(const struct config *config, const char *language, const str
     lean.pool_enabled = false; /* nothing comes after this one */
     /* Few programs install something; the others start sooner. */
     lean.packages_enabled &= code->len && memmem(code->data, code->len, "pip", 3);
-    uv_loop_init(&one.loop);
-    int r = sandboxes_open(&one.sandboxes, &one.loop, &lean, /* strict= */ false, err);
+    int r = loop_begin(&one.loop, err);
+    if (r < 0)
+        return r;
+    r = sandboxes_open(&one.sandboxes, &one.loop, &lean, /* strict= */ false, err);
+    if (r == 0)
+        r = loop_watch_signals(&one.loop, one.signals, on_signal, &one, err);
     if (r == 0) {
         const struct run_spec spec = { .owner = "run",
                                        .language = language,
@@ -158,7 +151,6 @@ static int run_code(const struct config *config, const char *language, const str
                                        .code_len = code->len,
                                        .str_value = items,
                                        .transient = true };
-        watch_signals(&one);
         r = session_run(one.sandboxes.sessions, &spec, &events, &one, &one.run, err);
     }
     if (r == 0) {

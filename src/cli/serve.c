@@ -146,17 +146,6 @@ static int make_endpoints(struct serve *serve, bool all, struct err *err)
     return r;
 }
 
-static void watch_signals(struct serve *serve)
-{
-    static const int numbers[] = { SIGTERM, SIGINT };
-    (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error of write(), not our end */
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-        uv_signal_init(&serve->loop, &serve->signals[i]);
-        serve->signals[i].data = serve;
-        uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
-    }
-}
-
 static void on_first_answer(void *data)
 {
     struct serve *serve = data;
@@ -227,9 +216,13 @@ static int serve_run(const struct cli_args *args, struct err *err)
     }
 
     struct serve serve = { .args = args, .config = &config };
-    uv_loop_init(&serve.loop);
-    watch_signals(&serve);
-    int r = sandboxes_open(&serve.sandboxes, &serve.loop, &config, /* strict= */ use_http, err);
+    (void)signal(SIGPIPE, SIG_IGN); /* a client that left is an error of write(), not our end */
+    int r = loop_begin(&serve.loop, err);
+    if (r < 0)
+        return r;
+    r = loop_watch_signals(&serve.loop, serve.signals, on_signal, &serve, err);
+    if (r == 0)
+        r = sandboxes_open(&serve.sandboxes, &serve.loop, &config, /* strict= */ use_http, err);
     if (r == 0)
         r = make_endpoints(&serve, use_http, err);
     if (r == 0 && use_http)
