@@ -474,10 +474,13 @@ static void open_signals(void)
 int main(int argc, char **argv)
 {
     const char *step;
-    bool stdio = argc > 1 && strcmp(argv[1], AGENT_STDIO) == 0;
-    argc -= stdio;
-    argv += stdio;
-    int r = config_load(&agent.config, stdio, argc > 1 ? argv[1] : AGENT_WORKSPACE,
+    enum config_source source = argc < 2                               ? CONFIG_GIVEN
+                                : strcmp(argv[1], AGENT_STDIO) == 0    ? CONFIG_STDIO
+                                : strcmp(argv[1], AGENT_DEFAULTS) == 0 ? CONFIG_DEFAULTS
+                                                                       : CONFIG_GIVEN;
+    argc -= source != CONFIG_GIVEN;
+    argv += source != CONFIG_GIVEN;
+    int r = config_load(&agent.config, source, argc > 1 ? argv[1] : AGENT_WORKSPACE,
                         argc > 2 ? argv[2] : AGENT_RUN_DIR, &step);
     if (r < 0)
         die(step, -r);

@@ -90,11 +90,12 @@ static int read_parts(struct config *config, struct source *source)
     return r;
 }
 
-static int read_setup(struct config *config, bool stdio)
+static int read_setup(struct config *config, enum config_source from)
 {
+    bool stdio = from == CONFIG_STDIO;
     struct source source = { stdio ? AGENT_STREAM_FD : AGENT_SETUP_FD, .is_stream = stdio };
     config->door_fd = -1;
-    if (!stdio && fcntl(AGENT_SETUP_FD, F_GETFD) < 0) {
+    if (from == CONFIG_DEFAULTS) {
         config->setup = default_setup;
         config->setup.guest_uid = getuid();
         config->setup.guest_gid = getgid();
@@ -193,9 +194,10 @@ static int shed_privileges(struct config *config)
     return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
-int config_load(struct config *config, bool stdio, const char *workspace, const char *run_dir,
-                const char **ret_step)
+int config_load(struct config *config, enum config_source source, const char *workspace,
+                const char *run_dir, const char **ret_step)
 {
+    bool stdio = source == CONFIG_STDIO;
     config->is_init = getpid() == 1;
     config->out_fd = stdio ? AGENT_OUT_FD : AGENT_STREAM_FD;
     *ret_step = "take the stream";
@@ -203,7 +205,7 @@ int config_load(struct config *config, bool stdio, const char *workspace, const 
     if (r < 0)
         return r;
     *ret_step = "set-up";
-    r = read_setup(config, stdio);
+    r = read_setup(config, source);
     if (r < 0)
         return r;
     *ret_step = "environment";

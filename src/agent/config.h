@@ -24,10 +24,12 @@ struct config {
     char env_bytes[AGENT_ENV_MAX];
 };
 
+/* Where the set-up comes from, as setup.h says. */
+enum config_source { CONFIG_GIVEN, CONFIG_STDIO, CONFIG_DEFAULTS };
+
 /* Reads the set-up, checks that it can be honoured, opens the directories, gives up every privilege
- * that is not needed, and becomes undumpable. `stdio`: as AGENT_STDIO says. 0; or -errno and what failed
- * in *ret_step. */
-int config_load(struct config *config, bool stdio, const char *workspace, const char *run_dir,
-                const char **ret_step);
+ * that is not needed, and becomes undumpable. 0; or -errno and what failed in *ret_step. */
+int config_load(struct config *config, enum config_source source, const char *workspace,
+                const char *run_dir, const char **ret_step);
 
 #endif

@@ -5,8 +5,7 @@
  *   fd 3         stream socket (or any bidirectional byte stream) to the server
  *   fd 4         the set-up: struct agent_setup, then `n_filter` struct sock_filter, then `env_len`
  *                bytes of environment. A sealed memfd or any readable file, read from offset 0.
- *                Closed by the agent. When fd 4 is not open at exec the agent takes its defaults:
- *                it runs the guest as its own user, without a filter and without a cgroup.
+ *                Closed by the agent.
  *   fd 5, 6, …   `n_cgroups` descriptors of the guest's cgroup, open for as long as the agent lives
  *   the next     if `has_door`: the agent's end of the door (door.h), through which kernels join that
  *                the engine has forked elsewhere
@@ -19,6 +18,9 @@
  *   fd 0         the set-up, as above, without cgroups and door; behind it, what the server says
  *   fd 1         what the server is told
  *   fd 2         where the agent may complain before its hello
+ *
+ * Without any set-up it starts only if its first argument is AGENT_DEFAULTS, which is for tests: it runs
+ * the guest as its own user, without a filter and without a cgroup.
  *
  * The engine promises:
  *   - The agent is pid 1 of its pid namespace. (Elsewhere it makes itself a child subreaper; that
@@ -57,6 +59,7 @@
     "TERM=dumb"
 #define AGENT_RUN_DIR "/run/belljar" /* holds LINK_CODE_PATH */
 #define AGENT_STDIO "--stdio"
+#define AGENT_DEFAULTS "--defaults"
 
 enum {
     AGENT_STREAM_FD = 3,

@@ -160,10 +160,11 @@ _Noreturn static void become_agent(struct box *box, int stream, int at_agent)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     auto_free char *run_dir = xasprintf("%s/run", box->dir);
-    char *const argv[] = { (char[]){ "agent" }, (char[]){ AGENT_STDIO }, box->workspace, run_dir,
-                           NULL };
+    char word[] = AGENT_DEFAULTS, stdio[] = AGENT_STDIO;
+    char *const argv[] = { (char[]){ "agent" }, box_mode("stdio") ? stdio : word, box->workspace,
+                           run_dir, NULL };
     char *const without[] = { argv[0], argv[2], argv[3], NULL };
-    fexecve(exe, box_mode("stdio") ? argv : without, (char *const[]){ NULL });
+    fexecve(exe, setup < 0 || box_mode("stdio") ? argv : without, (char *const[]){ NULL });
     _exit(98);
 }
 
