@@ -10,7 +10,7 @@ void feed_init(struct feed *feed)
     feed->fd = -1;
     feed->ready = 0;
     feed->left = 0;
-    feed->ask = false;
+    feed->ask = feed->full = false;
     feed->at = feed->len = 0;
 }
 
@@ -46,6 +46,7 @@ int feed_take(struct feed *feed, const char *bytes, size_t len)
     feed->at = 0;
     feed->len = len;
     feed->left -= len;
+    feed->full = len == sizeof(feed->buf);
     return 0;
 }
 
@@ -55,23 +56,33 @@ void feed_poll(struct feed *feed, struct pollset *set)
     pollset_add(set, feed->fd, feed->len ? POLLOUT : 0, &feed->ready);
 }
 
-void feed_step(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number)
+void feed_push(struct feed *feed)
 {
-    if (feed->fd >= 0 && feed->len) {
-        ssize_t n = write(feed->fd, feed->buf + feed->at, feed->len - feed->at);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            feed_end(feed);
-            return;
-        }
-        if (n > 0)
-            feed->at += (size_t)n;
-        if (feed->at == feed->len) {
-            feed->at = feed->len = 0;
-            feed->ask = feed->left > 0;
-            if (!feed->left)
-                feed_end(feed);
-        }
+    if (feed->fd < 0 || !feed->len)
+        return;
+    ssize_t n = write(feed->fd, feed->buf + feed->at, feed->len - feed->at);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        feed_end(feed);
+        return;
     }
+    if (n > 0)
+        feed->at += (size_t)n;
+    if (feed->at < feed->len)
+        return;
+    feed->at = feed->len = 0;
+    feed->ask = feed->left > 0;
+    if (!feed->left)
+        feed_end(feed);
+}
+
+void feed_ask(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number)
+{
     if (feed->ask && wire_send(wire, more_type, number, NULL, 0))
         feed->ask = false;
+}
+
+void feed_step(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number)
+{
+    feed_push(feed);
+    feed_ask(feed, wire, more_type, number);
 }

@@ -15,6 +15,7 @@ struct feed {
     short ready;
     uint64_t left; /* bytes that the server still has */
     bool ask;      /* the server waits to be asked */
+    bool full;     /* the last chunk was as long as one can be */
     size_t at, len;
     char buf[FRAME_PAYLOAD_MAX];
 };
@@ -30,7 +31,11 @@ void feed_end(struct feed *feed);
 /* 0; or -EPROTO: more than was announced, or not asked for. What comes after the end is dropped. */
 int feed_take(struct feed *feed, const char *bytes, size_t len);
 void feed_poll(struct feed *feed, struct pollset *set);
-/* Moves what it can; asks for more with a frame of this type and number. */
+/* Moves what it can. */
+void feed_push(struct feed *feed);
+/* If it is time to ask: with a frame of this type and number. */
+void feed_ask(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number);
+/* Both. */
 void feed_step(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number);
 
 #endif

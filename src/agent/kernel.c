@@ -14,6 +14,8 @@ enum {
     ROOM_MIN = 4096, /* in the wire, to bother with the channel */
     CLOSED_MS =
         1000, /* to end after closing the channel: processes that exit do it in this order */
+    OUTPUT_LATE_MS = 3, /* of a cell, in which its output can wait in the pipes */
+    ASK_LATE_MS = 3,    /* before the server is woken up for nothing else */
 };
 
 void kernel_init(struct kernel *kernel, const struct config *config, struct wire *wire)
@@ -44,6 +46,7 @@ int kernel_announce(struct kernel *kernel, uint32_t number, const struct frame_r
     kernel->said_left = 0;
     kernel->said_head = kernel->said_body = 0;
     kernel->said_head_len = 0;
+    kernel->ask_soon = false;
     kernel->cell = CELL_OUTSIDE;
     kernel->limits = (struct frame_cell){ .head_bytes = spec->head_bytes,
                                           .tail_bytes = spec->tail_bytes,
@@ -133,9 +136,11 @@ int kernel_cell(struct kernel *kernel, const struct frame_cell *limits)
         return -EPROTO;
     kernel->cell = CELL_LEADING;
     kernel->limits = *limits;
+    kernel->ask_soon = kernel->talk.len || kernel->talk.ask; /* what to do comes then */
     capture_mark(&kernel->out);
     capture_mark(&kernel->err);
     kernel->cell_start_ns = clock_ns();
+    kernel->quiet_ns = kernel->cell_start_ns + OUTPUT_LATE_MS * NS_PER_MS;
     kernel->cell_cpu_ns = cpu_time(kernel);
     return 0;
 }
@@ -215,6 +220,7 @@ static void step_door(struct kernel *kernel)
     if (pid <= 0)
         return;
     kernel->pid = kernel->session = pid;
+    kernel->quiet_ns = clock_ns() + OUTPUT_LATE_MS * NS_PER_MS;
     if (kernel->interrupt_later)
         kernel_interrupt(kernel);
 }
@@ -273,7 +279,32 @@ static void step_cell(struct kernel *kernel)
         end_cell(kernel);
 }
 
+/*** what it is told ***/
+
+static void step_talk(struct kernel *kernel)
+{
+    struct feed *talk = &kernel->talk;
+    bool asking = talk->ask;
+    feed_push(talk);
+    if (!talk->ask)
+        return;
+    if (!asking)
+        kernel->ask_ns = clock_ns() + ASK_LATE_MS * NS_PER_MS;
+    if (!talk->full && !kernel->ask_soon && !wire_pending(kernel->wire) &&
+        clock_ns() < kernel->ask_ns)
+        return;
+    feed_ask(talk, kernel->wire, FRAME_TALK_MORE, kernel->number);
+    kernel->ask_soon = kernel->ask_soon && talk->ask;
+}
+
 /*** what it says ***/
+
+/* Its last word will tell. Not without a channel: there will be none. */
+static bool output_can_wait(const struct kernel *kernel)
+{
+    return kernel->state == KERNEL_GOING && kernel->cell == CELL_INSIDE &&
+           kernel->channel_fd >= 0 && clock_ns() < kernel->quiet_ns;
+}
 
 /* More than the last flood_bytes outside of cells is not read: no reason to kill, and none to work. */
 static bool may_capture(const struct kernel *kernel, const struct capture *capture)
@@ -431,10 +462,15 @@ void kernel_poll(struct kernel *kernel, struct pollset *set)
 {
     if (kernel->state != KERNEL_GOING && kernel->state != KERNEL_FLUSHING)
         return;
-    bool flushing = kernel->state == KERNEL_FLUSHING;
-    capture_poll(&kernel->out, kernel->wire, set, !flushing && may_capture(kernel, &kernel->out));
-    capture_poll(&kernel->err, kernel->wire, set, !flushing && may_capture(kernel, &kernel->err));
+    bool flushing = kernel->state == KERNEL_FLUSHING, later = output_can_wait(kernel);
+    bool now = !flushing && !later;
+    capture_poll(&kernel->out, kernel->wire, set, now && may_capture(kernel, &kernel->out));
+    capture_poll(&kernel->err, kernel->wire, set, now && may_capture(kernel, &kernel->err));
+    if (later)
+        pollset_wake(set, kernel->quiet_ns);
     feed_poll(&kernel->talk, set);
+    if (kernel->talk.ask && !wire_pending(kernel->wire))
+        pollset_wake(set, kernel->ask_ns);
 
     bool listen = flushing ? kernel->said_left > 0
                            : kernel->cell == CELL_INSIDE || kernel->cell == CELL_OUTSIDE;
@@ -458,7 +494,7 @@ void kernel_step(struct kernel *kernel)
         step_output(kernel);
         step_channel(kernel);
         step_cell(kernel); /* it may have said its last word */
-        feed_step(&kernel->talk, kernel->wire, FRAME_TALK_MORE, kernel->number);
+        step_talk(kernel);
         watch_channel(kernel);
     }
     if (kernel->state == KERNEL_FLUSHING)

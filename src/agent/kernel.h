@@ -21,6 +21,10 @@
  *
  * The channel is read only when the wire has room, and written one chunk at a time: the agent holds no
  * more than that, whatever the kernel does.
+ *
+ * Most cells are short, and each time somebody wakes up costs as much as what they do. So output of the
+ * first moment of a cell is left in the pipes, to be sent with the kernel's last word; and that there is
+ * room for another chunk is told with something else, unless the server seems to wait for it.
  */
 #ifndef BELLJAR_AGENT_KERNEL_H
 #define BELLJAR_AGENT_KERNEL_H
@@ -56,6 +60,7 @@ struct kernel {
     struct frame_cell limits; /* of this cell, or of the last */
     bool close_asked;         /* as soon as it is INSIDE */
     uint64_t cell_start_ns, cell_cpu_ns;
+    uint64_t quiet_ns;           /* until when its output can wait */
     uint64_t kept_out, kept_err; /* bytes from outside that count in this cell */
     struct capture out, err;
 
@@ -69,6 +74,8 @@ struct kernel {
     bool last_look;     /* FLUSHING: no more than these */
     bool last_mark;     /* FLUSHING: and no more output than is marked */
     struct feed talk;
+    bool ask_soon;   /* the server waits to say something */
+    uint64_t ask_ns; /* when to ask for it at the latest, while talk.ask */
 };
 
 void kernel_init(struct kernel *kernel, const struct config *config, struct wire *wire);

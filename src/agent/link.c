@@ -42,6 +42,7 @@ static void close_stream(struct link *link)
         uv_close((uv_handle_t *)&link->stream->pipe, stream_closed);
     link->stream = NULL;
     buf_done(&link->in);
+    buf_done(&link->held);
     timer_free(link->patience);
     link->patience = NULL;
 }
@@ -136,14 +137,43 @@ void link_write(struct link *link, struct buf *out)
         buf_done(out);
         return;
     }
-    struct outgoing *outgoing = xcalloc(1, sizeof(*outgoing));
+    if (link->holding) {
+        (void)buf_add(&link->held, out->data, out->len);
+        buf_done(out);
+        return;
+    }
     uv_buf_t bytes = uv_buf_init(out->data, (unsigned)out->len);
+    /* Nearly always all of it, at once. Whatever keeps it from that is the other call's to tell. */
+    int n = uv_try_write((uv_stream_t *)&link->stream->pipe, &bytes, 1);
+    if (n == (int)out->len) {
+        buf_done(out);
+        return;
+    }
+    buf_drop(out, n > 0 ? (size_t)n : 0);
+    bytes = uv_buf_init(out->data, (unsigned)out->len);
+    struct outgoing *outgoing = xcalloc(1, sizeof(*outgoing));
     outgoing->bytes = buf_steal(out);
     /* A refusal at once is a stream that is closing already; reading tells the rest. */
     if (uv_write(&outgoing->request, (uv_stream_t *)&link->stream->pipe, &bytes, 1, written) < 0) {
         free(outgoing->bytes);
         free(outgoing);
     }
+}
+
+void link_hold(struct link *link)
+{
+    link->holding = true;
+}
+
+void link_release(struct link *link)
+{
+    struct buf held = link->held;
+    link->held = BUF_INIT(BUF_NO_CEILING);
+    link->holding = false;
+    if (held.len)
+        link_write(link, &held);
+    else
+        buf_done(&held);
 }
 
 int link_count(struct link *link, link_counts_fn *on_counts, void *data)
@@ -286,6 +316,7 @@ struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events,
     link->events = *events;
     link->data = data;
     link->in = BUF_INIT(LINK_IN_MAX);
+    link->held = BUF_INIT(BUF_NO_CEILING);
     list_init(&link->files);
     list_init(&link->files_waiting);
     link->patience = timer_new(loop, lose_patience, link);

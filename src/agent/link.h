@@ -36,6 +36,11 @@ void link_free(struct link *link);
  * nobody it will start none. Else -1. */
 int link_retire(struct link *link);
 
+/* What is said between the two goes out in one piece: the agent wakes up once for it. Nothing is freed and
+ * nothing is called back in between. */
+void link_hold(struct link *link);
+void link_release(struct link *link);
+
 /* What the kernel has counted against the sandbox since its start, by the cgroup that the agent sees;
  * NULL: it sees none. -EBUSY while another asks, -EPIPE when the stream is broken; else one call of
  * on_counts follows, unless the link breaks or is freed before. */

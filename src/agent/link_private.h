@@ -79,6 +79,8 @@ struct link {
     void *data;
     struct link_stream_handle *stream; /* NULL: broken */
     struct buf in;
+    bool holding;
+    struct buf held; /* while `holding`: to be written */
     struct timer *patience;
     bool ready;
     unsigned depth; /* callbacks of ours on the stack */

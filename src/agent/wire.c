@@ -24,7 +24,7 @@ int wire_init(struct wire *wire, int fd, int out_fd)
 
 void wire_poll(struct wire *wire, struct pollset *set)
 {
-    bool pending = wire->out_len > wire->out_at, both = wire->fd == wire->out_fd;
+    bool pending = wire_pending(wire), both = wire->fd == wire->out_fd;
     pollset_add(set, wire->fd, both && pending ? POLLIN | POLLOUT : POLLIN, &wire->ready);
     /* Not without need: of a pipe that nobody reads poll() would tell again and again. */
     pollset_add(set, wire->out_fd, !both && pending ? POLLOUT : 0, &wire->out_ready);

@@ -25,6 +25,12 @@ struct wire {
 int wire_init(struct wire *wire, int fd, int out_fd);
 void wire_poll(struct wire *wire, struct pollset *set);
 
+/* Is something left to write? */
+static inline bool wire_pending(const struct wire *wire)
+{
+    return wire->out_len > wire->out_at;
+}
+
 /* Reads once. 0, or -EPIPE when the server is gone, or -errno. */
 int wire_read(struct wire *wire);
 /* The next whole frame: 1 and *ret, valid until the next call; 0: none; or -errno. */

@@ -157,6 +157,11 @@ void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *da
     sandbox->engine->ops->usage(sandbox, on_usage, data);
 }
 
+bool sandbox_counts(struct sandbox *sandbox, struct sandbox_usage *ret)
+{
+    return sandbox->engine->ops->counts && sandbox->engine->ops->counts(sandbox, ret);
+}
+
 bool sandbox_tells_counts(const struct sandbox *sandbox)
 {
     return sandbox->engine->ops->tells_counts;

@@ -237,6 +237,9 @@ struct sandbox_usage {
 typedef void sandbox_usage_fn(const struct sandbox_usage *usage, void *data); /* NULL: unknown */
 /* Exactly one call of on_usage follows, unless the sandbox is destroyed before. */
 void sandbox_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+/* oom_kills and pids_denied at once, and nothing else. False: not now, ask by sandbox_usage(); the first time
+ * it is always that. */
+bool sandbox_counts(struct sandbox *sandbox, struct sandbox_usage *ret);
 /* False: this engine does not learn of oom_kills and pids_denied, which are 0 then; the agent reads them
  * where its cgroup shows them (link_count()). */
 bool sandbox_tells_counts(const struct sandbox *sandbox);

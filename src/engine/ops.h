@@ -29,6 +29,7 @@ struct engine_ops {
     void (*show_cancel)(struct engine_showing *showing);
     const char *(*origin)(const struct engine *engine, uint64_t image); /* NULL: this host */
     void (*usage)(struct sandbox *sandbox, sandbox_usage_fn *on_usage, void *data);
+    bool (*counts)(struct sandbox *sandbox, struct sandbox_usage *ret); /* NULL: never */
     /* With its stream: nothing runs in it, and its end has no hurry. */
     void (*destroy)(struct sandbox *sandbox);
 };

@@ -392,6 +392,7 @@ class Children:
     GRACE = 0.1  # seconds
 
     def __init__(self):
+        self.some = False  # there are or may be children, ended or not
         self.own = set()
         self.seen = {}  # number of an ended one: since when
 
@@ -414,6 +415,7 @@ class Children:
     def noting(self, start):
         def function(*args, **kwargs):
             self.reap()
+            self.some = True
             started = start(*args, **kwargs)
             number = started[0] if type(started) is tuple else started
             if number:
@@ -429,6 +431,7 @@ class Children:
         command = os.fsencode(command)
         sys.audit("os.system", command)
         self.reap()
+        self.some = True
         shell = os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ)
         self.own.add(shell)
         try:
@@ -442,12 +445,16 @@ class Children:
 
     def reap(self):
         try:
+            self.some = True
             if not has_ended(os.P_ALL, 0):
                 return
             children = set()
             for thread in os.listdir("/proc/self/task"):
                 children.update(map(int, read_text(f"/proc/self/task/{thread}/children").split()))
-        except (OSError, ValueError):  # no children at all, or a kernel that does not list them
+        except ChildProcessError:
+            self.some = False
+            return
+        except (OSError, ValueError):  # a kernel that does not list them
             return
         now = time.monotonic()
         self.own &= children
@@ -527,21 +534,58 @@ if importlib.util.find_spec("IPython") is not None:
 
 PRISTINE = {}
 PRISTINE_VALUES = ()
+VERSION = None  # of vars(builtins), see find_version()
+PRISTINE_VERSION = 0
 
 
 def remember_builtins():
     global PRISTINE, PRISTINE_VALUES
     PRISTINE = dict(vars(builtins))
     PRISTINE_VALUES = tuple(PRISTINE.values())
+    remember_version()
+
+
+def remember_version():
+    global PRISTINE_VERSION
+    if VERSION is not None:
+        PRISTINE_VERSION = VERSION.value
+
+
+def find_version():
+    """For a zygote: where CPython counts the changes of vars(builtins), if it does.
+
+    To compare the values is to count references to them: forked children would copy the pages of all.
+    """
+    global VERSION
+    names = vars(builtins)
+    try:
+        import ctypes
+
+        # Behind the head of an object and the number of entries: PEP 509.
+        version = ctypes.c_uint64.from_address(id(names) + object.__basicsize__ + 8)
+        seen = [version.value, version.value]
+        for value in (1, 2):
+            names["__belljar__"] = value
+            seen.append(version.value)
+        del names["__belljar__"]
+        seen.append(version.value)
+        if seen[0] == seen[1] and len(set(seen)) == 4:
+            VERSION = version
+            remember_version()
+    except ImportError:
+        pass
 
 
 def take_builtins():
     """Put ours back; return what the guest had in their place."""
+    if VERSION is not None and VERSION.value == PRISTINE_VERSION:
+        return {}
     current = vars(builtins)
     # In C, over the values alone: this is done in each run.
     if len(current) >= len(PRISTINE_VALUES) and all(
         map(operator.is_, current.values(), PRISTINE_VALUES)
     ):
+        remember_version()
         return {}
     changed = {}
     for name, value in PRISTINE.items():
@@ -553,6 +597,7 @@ def take_builtins():
     current.clear()
     current.update(PRISTINE)
     current.update(added)
+    remember_version()
     return changed
 
 
@@ -815,7 +860,7 @@ IMAGE_MIME = {"png": "image/png", "svg": "image/svg+xml", "jpeg": "image/jpeg", 
 def open_figures():
     """pyplot's figures, oldest first. Nothing is imported for this."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
-    if helpers is None:
+    if helpers is None or not helpers.Gcf.figs:
         return []
     return [manager.canvas.figure for manager in helpers.Gcf.get_all_fig_managers()]
 
@@ -1020,7 +1065,10 @@ class Run:
 
     def __init__(self, number=0, options=None):
         self.id = number
-        self.options = dict(OPTIONS, **{k: v for k, v in (options or {}).items() if k in OPTIONS})
+        self.options = dict(OPTIONS)
+        for name in options or ():
+            if name in OPTIONS:
+                self.options[name] = options[name]
         self.displays = 0
         self.images = 0
         self.left_out = collections.defaultdict(int)
@@ -1184,6 +1232,9 @@ class Workspace:
         changed = self.changed()
         if changed is not None and changed == self.empty:
             return [], True
+        if self.entries == 0 and self.is_empty():
+            self.known, self.empty = {}, changed
+            return [], True
         self.entries = 0
         seen, directories = [], collections.deque([""])
         while directories:
@@ -1203,6 +1254,16 @@ class Workspace:
         }
         self.empty = changed if self.entries == 0 else None
         return seen, self.entries <= max_entries
+
+    def is_empty(self):
+        try:
+            entries = os.scandir(self.root)
+        except OSError:
+            return False
+        try:
+            return next(entries, None) is None
+        finally:
+            entries.close()
 
     def changed(self):
         """When something last came or went; None if another change could bear the same time."""
@@ -1252,6 +1313,9 @@ AUTOMAGIC = re.compile(
     r"|who_ls|whos)(?:\s+[^\s=(,.\[].*)?\Z"
 )
 
+# Most likely one call: then there is no need to look at its tree.
+ONE_CALL = re.compile(r"[A-Za-z_][\w.]*\([^\n;]*\)\Z")
+
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUTURE = 0
 for _feature in __import__("__future__").all_feature_names:
@@ -1287,7 +1351,8 @@ class Kernel:
         self.modules = {}
         self.run = Run()
         self.running = False
-        self.shell_result = None  # of a cell that IPython's extensions were told of
+        self.shell_source = None  # of a cell that IPython's extensions could hear of,
+        self.shell_result = None  # and if they did: what they were given
         self.inline = None  # %config InlineBackend
         self.figure_size = None  # as last wished
         self.customised = False
@@ -1399,7 +1464,8 @@ class Kernel:
 
     def begin_run(self, run):
         """Put in order what the last run may have left in disorder."""
-        self.children.reap()
+        if self.children.some:
+            self.children.reap()
         self.streams.restore()
         self.interrupts.raised = False
         self.interrupts.listen()
@@ -1407,9 +1473,10 @@ class Kernel:
         self.namespace["__builtins__"] = builtins
         # A warning is shown once in a run, not once in a session.
         forget_warnings()
+        self.namespace.pop("__warningregistry__", None)
         if run.options["files"]:
             self.workspace.begin(run.options["max_entries"])
-        if self.inline is not None:
+        if self.inline is not None and has_wishes(self.inline):
             self.inline.apply(run.options)
         if "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
@@ -1427,10 +1494,12 @@ class Kernel:
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""
         self.show_figures()
-        result, self.shell_result = self.shell_result, None
-        if result is not None:
+        source, self.shell_source = self.shell_source, None
+        if source is not None and any(self.shell.events.callbacks.values()):
+            self.shell_result = self.shell_result or self.make_result(source)
             self.shell.events.trigger("post_execute")
-            self.shell.events.trigger("post_run_cell", result)
+            self.shell.events.trigger("post_run_cell", self.shell_result)
+        self.shell_result = None
         self.streams.flush_theirs()
 
     def end_run(self):
@@ -1489,11 +1558,41 @@ class Kernel:
             return None
         self.interrupts.check()
         name, number = f"<cell {self.count}>", self.count
+        code = None
         try:
-            source, tree = self.parse(source, name)
+            last = self.compile_call(source, name)
+            if last is None:
+                source, tree = self.parse(source, name)
         finally:
             self.store_input(source, name)
             self.count += 1
+        if last is None:
+            code, last = self.compile_tree(source, tree, name)
+        value = self.run_codes([part for part in (code, last) if part is not None])
+        if last is None or value is None:
+            return None
+        try:
+            data, _ = self.bundle(value)
+            if run.options["plain"] == "str":
+                data = {**data, "text/plain": str(value)}
+        finally:  # a broken __repr__ fails the cell, but `_` is there to look at
+            self.store_output(number, value)
+        return run.fit(data) or None
+
+    def compile_call(self, source, name):
+        """The code of a cell that is one call on one line; None if it is not, or IPython has a say."""
+        if not ONE_CALL.match(source) or (self.shell is not None and self.shell_listens()):
+            return None
+        linecache.cache[name] = (len(source), None, [source], name)  # warnings quote it
+        try:
+            code = compile(source, name, "eval", self.flags | AWAIT, True)
+        except SyntaxError:
+            return None
+        self.shell_source = source if self.shell is not None else None
+        return code
+
+    def compile_tree(self, source, tree, name):
+        """(code, code of the last expression), either of which may be None."""
         if self.shell is not None:
             tree = self.tell_shell(source, tree)
         last = None
@@ -1506,16 +1605,7 @@ class Kernel:
             self.flags |= code.co_flags & FUTURE
         if last is not None:
             last = compile(last, name, "eval", self.flags | AWAIT, True)
-        value = self.run_codes([part for part in (code, last) if part is not None])
-        if last is None or value is None:
-            return None
-        try:
-            data, _ = self.bundle(value)
-            if run.options["plain"] == "str":
-                data = {**data, "text/plain": str(value)}
-        finally:  # a broken __repr__ fails the cell, but `_` is there to look at
-            self.store_output(number, value)
-        return run.fit(data) or None
+        return code, last
 
     def run_codes(self, codes):
         """The value of the last one. With one that awaits, all run in the event loop."""
@@ -1712,18 +1802,28 @@ class Kernel:
     def tell_shell(self, source, tree):
         """What IPython's extensions (%autoreload …) wait for before a cell."""
         shell = self.shell
+        self.shell_source = source
         if any(shell.events.callbacks.values()):
-            from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
-
-            info = ExecutionInfo(source, True, False, True, None)
-            self.shell_result = ExecutionResult(info)
+            self.shell_result = self.make_result(source)
             shell.events.trigger("pre_execute")
-            shell.events.trigger("pre_run_cell", info)
+            shell.events.trigger("pre_run_cell", self.shell_result.info)
+        return shell.transform_ast(tree) if self.shell_transformers() else tree
+
+    @staticmethod
+    def make_result(source):
+        from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
+
+        return ExecutionResult(ExecutionInfo(source, True, False, True, None))
+
+    def shell_transformers(self):
         # Not by its name: IPython looks that up by way of many functions, in each run.
-        values = vars(shell).get("_trait_values", {})
+        values = vars(self.shell).get("_trait_values", {})
         known = "ast_transformers" in values
-        transformers = values["ast_transformers"] if known else shell.ast_transformers
-        return shell.transform_ast(tree) if transformers else tree
+        return values["ast_transformers"] if known else self.shell.ast_transformers
+
+    def shell_listens(self):
+        """Is there anything in tell_shell() to do?"""
+        return any(self.shell.events.callbacks.values()) or bool(self.shell_transformers())
 
     # -- packages --
 
@@ -1918,21 +2018,26 @@ class Kernel:
                 pass
 
     def loop_forever(self):
-        receive, handle, send = self.channel.receive, self.handle, self.channel.send
         while True:
-            request = receive()
+            request = self.channel.receive()
             if request is None:
                 return
-            reply = handle(request)
-            if reply is None:
-                continue
-            last = LAST if reply["op"] == "done" else 0
-            if not send(reply, last):
-                # Only a result can be that long: less of it.
-                reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
-                text = (reply.get("result") or {}).get("text/plain", "")
-                reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
-                send(reply, last)
+            self.answer(request)
+
+    def answer(self, request):
+        reply = self.handle(request)
+        if reply is None:
+            return
+        send = self.channel.send
+        last = LAST if reply["op"] == "done" else 0
+        if not send(reply, last):
+            # Only a result can be that long: less of it.
+            reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
+            text = (reply.get("result") or {}).get("text/plain", "")
+            reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
+            send(reply, last)
+        if last:  # nobody waits for this
+            self.children.reap()
 
 
 # ---- variables as JSON --------------------------------------------------------------------------
@@ -2166,6 +2271,10 @@ def make_shell(kernel):
     before = {name: namespace[name] for name in names if name in namespace}
     shell = Shell.instance(config=config, user_module=kernel.module)
     atexit.unregister(shell.atexit_operations)
+    # What IPython itself wants to be told of each cell is for parts that we have replaced: Publisher,
+    # and begin_run() for warnings. Only others are worth the trouble.
+    for callbacks in shell.events.callbacks.values():
+        callbacks.clear()
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
     for name in ("pip", "uv"):
@@ -2183,6 +2292,13 @@ def make_shell(kernel):
     builtins.display = display
     remember_builtins()
     return shell
+
+
+def has_wishes(inline):
+    """Has the guest said anything about the format of figures?"""
+    # Not by their names, as in tell_shell().
+    values = vars(inline).get("_trait_values", {})
+    return bool(values.get("figure_format") or values.get("figure_formats"))
 
 
 def page(shell, data, start=0, screen_lines=0, pager_cmd=None):
@@ -2222,6 +2338,8 @@ WARM_UP_ONCE = (
     "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('t')\nplt.show()",
     "import sympy\nsympy.Symbol('x') ** 2",
 )
+
+WARM_ROUNDS = 40
 
 KERNEL = Kernel()
 NUMPY_STATE = None  # address of the state of numpy's legacy generator
@@ -2290,10 +2408,12 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     set_environment()
     imported, missing = import_all(preload)
     KERNEL.get_ipython()
+    find_version()
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
     KERNEL.stand_by(workspace)
+    warm_up_service()
     KERNEL.connect(HIDDEN[:3], HIDDEN[3])
     gc.collect()
     gc.disable()
@@ -2317,7 +2437,7 @@ def warm_up(imported):
     directory = os.getcwd()
     with Silence(KERNEL.streams):
         KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
-        for code in WARM_UP * 40:
+        for code in WARM_UP * WARM_ROUNDS:
             KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
         for code in WARM_UP_ONCE:
             words = re.findall(r"import (\w+(?:\.\w+)?)", code)
@@ -2330,9 +2450,40 @@ def warm_up(imported):
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
         sys.modules["asyncio"].set_event_loop(None)
+    forget_warm_up()
+
+
+def forget_warm_up():
+    KERNEL.channel = None
     KERNEL.run = Run()
     linecache.clearcache()
     KERNEL.reset()
+
+
+def warm_up_service():
+    """What a child does from its first step to its first answer, as often as an interpreter needs to settle:
+    as long as it does not, it writes to the code that it runs, and each child copies those pages."""
+    import socket
+
+    server, ours = socket.socketpair()
+    request = {"op": "execute", "id": 1, "code": "print(1)", "paths": []}
+    request["options"] = {"strip": True, "plain": "repr", "max_state": OPTIONS["max_state"]}
+    body = encode_message(request).encode()
+    with server, ours, Silence(KERNEL.streams):
+        spare = [hide_descriptor(fd) for fd in range(3)]
+        for _ in range(WARM_ROUNDS):
+            KERNEL.connect(spare, ours.fileno())
+            KERNEL.workspace = Workspace(KERNEL.workspace.root)
+            after_fork(seeded=True)
+            KERNEL.interrupts.listen()
+            server.sendall(len(body).to_bytes(4, "little") + body)
+            KERNEL.answer(KERNEL.channel.receive())
+            server.recv(1 << 16)
+        for fd in spare:
+            os.close(fd)
+    signal.signal(SIGINT, signal.default_int_handler)
+    KERNEL.workspace = Workspace(KERNEL.workspace.root)  # a child has another there
+    forget_warm_up()
 
 
 def locate_numpy_state():

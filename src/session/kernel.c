@@ -232,9 +232,11 @@ static void begin(struct session_ref *session, bool joined)
     struct err err = { 0 };
     struct cell cell;
     run_cell(session->cell, &cell);
+    link_hold(session->agent);
     int r = start_kernel(session, joined, &err);
     if (r == 0)
         r = send_cell(session, &cell, &err);
+    link_release(session->agent);
     if (r < 0)
         session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
     else if (run_is_stopping(session->cell))
@@ -277,11 +279,14 @@ int kernel_run(struct session_ref *session, struct run *run, const struct cell *
                struct err *err)
 {
     session->cell = run;
-    if (link_kernel_alive(session->agent))
-        return send_cell(session, cell, err);
-    if (wants_new_interpreter(session)) {
-        int r = start_kernel(session, /* joined= */ false, err);
-        return r < 0 ? r : send_cell(session, cell, err);
+    bool alive = link_kernel_alive(session->agent);
+    if (alive || wants_new_interpreter(session)) {
+        link_hold(session->agent);
+        int r = alive ? 0 : start_kernel(session, /* joined= */ false, err);
+        if (r == 0)
+            r = send_cell(session, cell, err);
+        link_release(session->agent);
+        return r;
     }
     if (!session->adding)
         add_kernel(session);

@@ -338,12 +338,16 @@ static void on_agent_counts(const struct link_counts *counts, void *data)
     session->on_counts(counts ? &usage : NULL, session->on_counts_data);
 }
 
-/* oom_kills and pids_denied, from whoever knows them. One asks at a time: the run that has ended, or
+/* oom_kills and pids_denied, from whoever knows them; on_counts may be called at once. One asks at a time: the run that has ended, or
  * the session after it. */
 static void ask_counts(struct session_ref *session, sandbox_usage_fn *on_counts, void *data)
 {
     if (sandbox_tells_counts(session->sandbox)) {
-        sandbox_usage(session->sandbox, on_counts, data);
+        struct sandbox_usage counts;
+        if (sandbox_counts(session->sandbox, &counts))
+            on_counts(&counts, data);
+        else
+            sandbox_usage(session->sandbox, on_counts, data);
         return;
     }
     session->on_counts = on_counts;

@@ -13,6 +13,7 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
+#define PAGE ((size_t)4096)
 #define HUGE ((size_t)2 << 20)
 #define RANGE ((size_t)1 << 30)
 #define FREEZE_MAX ((size_t)256 << 20) /* one mapping */
@@ -176,6 +177,22 @@ static uintptr_t round_up(uintptr_t address)
     return (address + HUGE - 1) / HUGE * HUGE;
 }
 
+/* Memory of no file that nobody has touched, room for stacks and matrices above all, stays untouched: else
+ * it would be in the page tables of each child. */
+static void copy_map(const struct map *map, char *to)
+{
+    static unsigned char present[FREEZE_MAX / PAGE];
+    const char *from = (const char *)map->begin;
+    size_t len = map->end - map->begin;
+    if (map->file || mincore((void *)map->begin, len, present) < 0) {
+        memcpy(to, from, len);
+        return;
+    }
+    for (size_t at = 0; at < len; at += PAGE)
+        if (present[at / PAGE] & 1)
+            memcpy(to + at, from + at, PAGE);
+}
+
 /* Replaces maps[first] to maps[last] and what is free between and around them, between `low` and `high`,
  * by one copy. Until the last call everything is as it was; it exchanges all in one step. */
 static void freeze(size_t first, size_t last, uintptr_t low, uintptr_t high)
@@ -194,8 +211,7 @@ static void freeze(size_t first, size_t last, uintptr_t low, uintptr_t high)
     (void)munmap(copy + len, (size_t)(room + len + 2 * HUGE - (copy + len)));
     for (size_t i = first; i <= last; i++)
         if (maps[i].readable)
-            memcpy(copy + (maps[i].begin - begin), (void *)maps[i].begin,
-                   maps[i].end - maps[i].begin);
+            copy_map(&maps[i], copy + (maps[i].begin - begin));
     if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) == MAP_FAILED)
         (void)munmap(copy, len);
 }

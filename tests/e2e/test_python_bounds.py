@@ -209,10 +209,14 @@ def test_the_server_is_as_small_after_a_hundred_of_them(jar):
     jar.close_session(session)
 
 
-def test_a_failure_is_not_blamed_on_what_happened_before(jar):
+@pytest.mark.parametrize("earlier", (0, 3))
+def test_a_failure_is_not_blamed_on_what_happened_before(jar, earlier):
     if "memory_limit" not in jar.enforced():
         pytest.skip("memory is not limited for a sandbox as a whole here")
     session = jar.execute("import subprocess, sys", "python", wait=SLOW).session
+    # Counters are read in another way once a session has had some runs.
+    for _ in range(earlier):
+        assert jar.execute("1", "python", session=session, wait=SLOW).outcome == "ok"
     # Both are sent at once: the second must wait until the first one's counters are known.
     hungry = "subprocess.run([sys.executable, '-c', \"b'x' * (4 << 30)\"]).returncode"
     first = jar.begin(hungry, "python", session=session, timeout=60)
@@ -220,4 +224,6 @@ def test_a_failure_is_not_blamed_on_what_happened_before(jar):
     assert first.run(SLOW).said["result"] == "-9"
     run = second.run(SLOW)
     assert (run.outcome, run.error) == ("error", "ZeroDivisionError: division by zero"), run
+    run = jar.execute("b'x' * (4 << 30)", "python", session=session, wait=SLOW)
+    assert run.outcome == "memory_limit", run
     jar.close_session(session)

@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -664,6 +666,26 @@ def test_it_does_without_its_arts(flags):
         for name in ("blas", "plots", "blas in a forked child"):
             run = python(jar, DATA_WORK[name])
             assert run.outcome == "ok", run
+
+
+GAPS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import zygote
+there = [bytes(100) for _ in range(20_000)]
+del there[::31]  # about one in each page
+kept = zygote.fill_gaps() if sys.argv[2] == "filled" else None
+new = [bytes(100) for _ in range(300)]
+print(len({id(each) >> 12 for each in new}))
+"""
+
+
+@pytest.mark.parametrize("how, fewest, most", (("filled", 10, 30), ("left", 150, 300)))
+def test_new_objects_lie_together_where_gaps_are_filled(how, fewest, most):
+    source = pathlib.Path(__file__).resolve().parents[2] / "src/zygote"
+    command = [sys.executable, "-B", "-c", GAPS, source, how]
+    pages = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert fewest <= pages <= most
 
 
 @zygote_only

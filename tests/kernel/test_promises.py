@@ -875,6 +875,47 @@ def test_autoreload_sees_each_cell(kernel, workspace):
     assert kernel.run("fresh.V").text == "22"
 
 
+def test_callbacks_hear_of_the_cell_that_registers_them(kernel):
+    code = "heard = []\nget_ipython().events.register('post_run_cell', lambda r: heard.append(r.info.raw_cell))"
+    kernel.run("%who")
+    kernel.run(code)
+    kernel.run("len(heard)")
+    assert eval(kernel.run("heard").text) == [code, "len(heard)"]
+
+
+def test_transformers_see_a_cell_that_is_one_call(kernel):
+    kernel.run(
+        "import ast\n"
+        "class Double(ast.NodeTransformer):\n"
+        "    def visit_Constant(self, node):\n"
+        "        return ast.copy_location(ast.Constant(node.value * 2), node)\n"
+        "get_ipython().ast_transformers.append(Double())"
+    )
+    assert kernel.run("print(21)").stdout == "42\n"
+
+
+@pytest.mark.parametrize(
+    "code, error",
+    (
+        ("del(x)", None),
+        ("print(1", "SyntaxError"),
+        ("f(1) = (2)", "SyntaxError"),
+        ("yield(1)", "SyntaxError"),
+        ("print(nothing)", "NameError"),
+        (" print(1)", None),
+    ),
+)
+def test_what_looks_like_one_call_is_judged_as_any_cell(shared, code, error):
+    shared.run("x = 1")
+    assert shared.run(code).error == error
+    assert shared.run(f"if True:\n    {code}" if error else "1").error == error
+
+
+def test_a_warning_quotes_a_cell_that_is_one_call(kernel):
+    said = kernel.run("print(1 is 1)").stderr
+    assert said.count("SyntaxWarning") == 1 and "print(1 is 1)" in said
+
+
 def test_code_given_to_the_shell_by_hand_displays(kernel):
     run = kernel.run("get_ipython().run_cell('40 + 2');")
     assert run.displays[0]["data"]["text/plain"] == "42"
@@ -1400,6 +1441,24 @@ def test_children_of_a_zygote_are_individuals(zygote, code):
     _, (one, two) = zygote
     first, second = one.run(code), two.run(code)
     assert first.status == second.status == "ok" and first.text != second.text
+
+
+@pytest.mark.parametrize(
+    "prank", ("builtins.len = None", "del builtins.print", "vars(builtins).clear()")
+)
+def test_a_zygotes_child_puts_builtins_back(zygote, prank):
+    _, (one, _) = zygote
+    one.run(f"import builtins; {prank}")
+    for _ in range(2):
+        assert one.run("print(len('abc'))").stdout == "3\n"
+
+
+def test_a_zygotes_child_keeps_a_patched_builtin(zygote):
+    _, (one, _) = zygote
+    one.run("import builtins; plain = builtins.round; builtins.round = lambda x: 'patched'")
+    assert [one.run("round(1.5)").text for _ in range(2)] == ["'patched'"] * 2
+    one.run("builtins.round = plain")
+    assert [one.run("round(1.5)").text for _ in range(2)] == ["2"] * 2
 
 
 def test_children_of_a_zygote_compute_plot_and_run_magics(zygote):

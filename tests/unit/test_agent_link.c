@@ -557,6 +557,45 @@ static void test_the_stream_of_an_agent_at_rest_comes_back(void **state)
     CHECK_INT("no link", link_retire(NULL), -1);
 }
 
+/* How many frames are there to read, in one piece; *ret_last: the type of the last. */
+static int frames_sent(struct peer *peer, uint8_t *ret_last)
+{
+    static char bytes[4096];
+    ssize_t left = recv(peer->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    int count = 0, n;
+    struct frame frame;
+    for (const char *at = bytes; left > 0; at += n, left -= n, count++) {
+        n = frame_parse(at, (size_t)left, &frame);
+        assert_true(n > 0);
+        *ret_last = frame.type;
+    }
+    return count;
+}
+
+static void test_what_is_held_goes_out_in_one_piece(void **state)
+{
+    (void)state;
+    struct peer peer;
+    uint8_t last = 0;
+    open_peer(&peer);
+    CHECK_INT("hello", frames_sent(&peer, &last), 1);
+    link_hold(peer.link);
+    start_run(&peer);
+    link_interrupt(peer.link);
+    CHECK_INT("nothing yet", frames_sent(&peer, &last), 0);
+    link_release(peer.link);
+    CHECK_INT("announced, described, started, interrupted, fed",
+              frames_sent(&peer, &last) >= 4 && last == FRAME_INTERRUPT, 1);
+    link_interrupt(peer.link);
+    CHECK_INT("at once again", frames_sent(&peer, &last), 1);
+    link_hold(peer.link);
+    link_release(peer.link);
+    CHECK_INT("nothing was held", frames_sent(&peer, &last), 0);
+    link_hold(peer.link);
+    link_interrupt(peer.link); /* and is freed with the link */
+    close_peer(&peer);
+}
+
 static void test_what_cannot_be_asked_is_refused(void **state)
 {
     (void)state;
@@ -600,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_words_of_the_agent_are_shown_as_text),
         cmocka_unit_test(test_a_link_may_be_freed_at_any_time),
         cmocka_unit_test(test_the_stream_of_an_agent_at_rest_comes_back),
+        cmocka_unit_test(test_what_is_held_goes_out_in_one_piece),
         cmocka_unit_test(test_what_cannot_be_asked_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

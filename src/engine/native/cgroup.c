@@ -298,27 +298,65 @@ void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation)
 
 /*** Counters ***/
 
-/* A number: the whole file, or behind `key` at the start of a line. 0 when it is not there. */
-static uint64_t counter(const struct cgroups *cgroups, unsigned slot, unsigned controller,
-                        const char *v1_file, const char *v2_file, const char *key)
+/* A number: the whole text, or behind `key` at the start of a line. 0 when it is not there. */
+static uint64_t number_in(const char *text, const char *key)
 {
-    const struct cgroup_tree *tree = tree_of(cgroups, controller);
-    const char *file = cgroups->kind == CGROUP_V2 ? v2_file : v1_file;
-    if (!tree || !file)
-        return 0;
-    char name[NAME_MAX_], text[4096];
-    leaf_name(name, cgroups, slot, GUEST, file);
-    auto_fd fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (len < 0)
-        return 0;
-    text[len] = '\0';
     const char *at = text;
     while (key && at && !(str_has_prefix(at, key) && at[strlen(key)] == ' ')) {
         at = strchr(at, '\n');
         at = at ? at + 1 : NULL;
     }
     return at ? strtoull(at + (key ? strlen(key) + 1 : 0), NULL, 10) : 0;
+}
+
+static int open_file(const struct cgroups *cgroups, unsigned slot, unsigned controller,
+                     const char *v1_file, const char *v2_file)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, controller);
+    const char *file = cgroups->kind == CGROUP_V2 ? v2_file : v1_file;
+    if (!tree || !file)
+        return -ENOENT;
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, slot, GUEST, file);
+    int fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static const struct {
+    unsigned controller;
+    const char *v1_file, *v2_file, *key;
+} counters[CGROUP_COUNTERS] = {
+    [CGROUP_OOM_KILLS] = { CGROUP_MEMORY, "memory.oom_control", "memory.events", "oom_kill" },
+    [CGROUP_PIDS_DENIED] = { CGROUP_PIDS, "pids.events", "pids.events", "max" },
+};
+
+int cgroup_open_counter(const struct cgroups *cgroups, unsigned slot, enum cgroup_counter which)
+{
+    return open_file(cgroups, slot, counters[which].controller, counters[which].v1_file,
+                     counters[which].v2_file);
+}
+
+bool cgroup_read_counter(int fd, enum cgroup_counter which, uint64_t *ret)
+{
+    char text[1024];
+    ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
+    if (len <= 0)
+        return false;
+    text[len] = '\0';
+    *ret = number_in(text, counters[which].key);
+    return true;
+}
+
+static uint64_t counter(const struct cgroups *cgroups, unsigned slot, unsigned controller,
+                        const char *v1_file, const char *v2_file, const char *key)
+{
+    char text[4096];
+    auto_fd fd = open_file(cgroups, slot, controller, v1_file, v2_file);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (len < 0)
+        return 0;
+    text[len] = '\0';
+    return number_in(text, key);
 }
 
 bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret)

@@ -89,6 +89,11 @@ int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
  * as for the agent's leaf. -ENOENT where memory is not bounded. */
 int cgroup_make_zygote(const struct cgroups *cgroups, unsigned generation, uint64_t bytes);
 void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation); /* when it is dead */
+/* Counters that a run is judged by. One can be read as often as one likes, by whoever has the descriptor, and
+ * tells nothing more when the directory is gone. */
+enum cgroup_counter { CGROUP_OOM_KILLS, CGROUP_PIDS_DENIED, CGROUP_COUNTERS };
+int cgroup_open_counter(const struct cgroups *cgroups, unsigned slot, enum cgroup_counter which);
+bool cgroup_read_counter(int fd, enum cgroup_counter which, uint64_t *ret);
 /* false when nothing counts. */
 bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "engine/broker.h"
+#include "engine/native/cgroup.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,9 +33,11 @@ struct box {
     struct native *native;
     unsigned slot;
     bool dead, told;
-    struct list link;           /* native.dead, when that is still to be told */
-    struct list usages;         /* of struct usage, in the order asked */
-    sandbox_added_fn *on_added; /* NULL: nobody waits for a kernel */
+    struct list link;   /* native.dead, when that is still to be told */
+    struct list usages; /* of struct usage, in the order asked */
+    bool asked_counters;
+    int counters[CGROUP_COUNTERS]; /* descriptors, -1: not there (yet) */
+    sandbox_added_fn *on_added;    /* NULL: nobody waits for a kernel */
     void *on_added_data;
 };
 
@@ -162,6 +166,8 @@ static struct box *box_new(struct native *native, unsigned slot, int fd)
     box->slot = slot;
     list_init(&box->link);
     list_init(&box->usages);
+    for (int i = 0; i < CGROUP_COUNTERS; i++)
+        box->counters[i] = -1;
     return box;
 }
 
@@ -180,6 +186,8 @@ static void box_disown(struct box *box)
 static void box_free(struct box *box)
 {
     box_disown(box);
+    for (int i = 0; i < CGROUP_COUNTERS; i++)
+        fd_closep(&box->counters[i]);
     fd_closep(&box->base.fd);
     free(box);
 }
@@ -247,6 +255,15 @@ static void on_used(struct box *box, const struct wire_event *event)
     done.on_usage(event->known ? &event->usage : NULL, done.data);
 }
 
+/* Takes *fd, unless descriptors are getting scarce: those of clients and sandboxes come first. */
+static void on_counter(struct box *box, int which, int *fd)
+{
+    struct rlimit files;
+    if (which >= 0 && which < CGROUP_COUNTERS && box->counters[which] < 0 && *fd >= 0 &&
+        getrlimit(RLIMIT_NOFILE, &files) == 0 && (rlim_t)*fd < files.rlim_cur / 2)
+        box->counters[which] = steal_fd(fd);
+}
+
 static void on_kernel(struct box *box, int code)
 {
     sandbox_added_fn *on_added = box->on_added;
@@ -284,6 +301,8 @@ static void on_event(struct native *native, const struct wire_event *event, int 
         native->n_leaving--;
     } else if (event->kind == WIRE_USED && slot->box) {
         on_used(slot->box, event);
+    } else if (event->kind == WIRE_COUNTER && slot->box) {
+        on_counter(slot->box, event->code, &stream);
     } else if (event->kind == WIRE_KERNEL_ADDED && slot->box) {
         on_kernel(slot->box, 0);
     } else if (event->kind == WIRE_KERNEL_FAILED && slot->box) {
@@ -402,6 +421,23 @@ static void native_usage(struct sandbox *sandbox, sandbox_usage_fn *on_usage, vo
     usage->data = data;
     list_add_tail(&box->usages, &usage->link);
     ask(box->native, WIRE_USAGE, box->slot, NULL);
+}
+
+static bool native_counts(struct sandbox *sandbox, struct sandbox_usage *ret)
+{
+    struct box *box = container_of(sandbox, struct box, base);
+    uint64_t counts[CGROUP_COUNTERS];
+    for (int i = 0; i < CGROUP_COUNTERS; i++)
+        if (box->counters[i] < 0 ||
+            !cgroup_read_counter(box->counters[i], (enum cgroup_counter)i, &counts[i])) {
+            if (!box->asked_counters)
+                ask(box->native, WIRE_COUNTERS, box->slot, NULL);
+            box->asked_counters = true;
+            return false;
+        }
+    *ret = (struct sandbox_usage){ .oom_kills = counts[CGROUP_OOM_KILLS],
+                                   .pids_denied = counts[CGROUP_PIDS_DENIED] };
+    return true;
 }
 
 static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
@@ -562,5 +598,6 @@ const struct engine_ops native_engine_ops = {
     .watch = native_watch,
     .add_kernel = native_add_kernel,
     .usage = native_usage,
+    .counts = native_counts,
     .destroy = native_destroy,
 };

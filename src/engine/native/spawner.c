@@ -300,6 +300,19 @@ static void report_usage(struct spawner *spawner, const struct box *box)
     tell(spawner, &event, -1);
 }
 
+static void hand_counters(struct spawner *spawner, const struct box *box)
+{
+    for (int which = 0; which < CGROUP_COUNTERS; which++) {
+        struct wire_event event = { .kind = WIRE_COUNTER,
+                                    .slot = slot_of(spawner, box),
+                                    .code = which };
+        auto_fd fd =
+            cgroup_open_counter(&spawner->host->cgroups, event.slot, (enum cgroup_counter)which);
+        if (fd >= 0)
+            tell(spawner, &event, fd);
+    }
+}
+
 /*** Kernels ***/
 
 static void tell_kernel(struct spawner *spawner, struct box *box, int code)
@@ -369,6 +382,8 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
         create(spawner, box, &request->limits);
     else if (box && !is_free && request->kind == WIRE_USAGE)
         report_usage(spawner, box);
+    else if (box && !is_free && request->kind == WIRE_COUNTERS)
+        hand_counters(spawner, box);
     else if (box && !is_free && request->kind == WIRE_KERNEL)
         add_kernel(spawner, box);
     else if (box && !is_free && !box->doomed && request->kind == WIRE_DESTROY)

@@ -10,6 +10,8 @@
  *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent
  *                                   WIRE_FAILED   slot, step, code; WIRE_GONE follows
  *   WIRE_USAGE   slot               WIRE_USED     slot, usage
+ *   WIRE_COUNTERS slot              WIRE_COUNTER  slot, which of them, with a descriptor to read it; one for
+ *                                                 each that there is
  *   WIRE_KERNEL  slot               WIRE_KERNEL_ADDED   slot: a process waits at the agent's door
  *                                   WIRE_KERNEL_FAILED  slot, code: there is none to be had
  *   WIRE_DESTROY slot               WIRE_GONE     slot
@@ -24,7 +26,7 @@
 
 enum { WIRE_SLOTS_MAX = 4096, WIRE_STEP_MAX = 320 };
 
-enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_KERNEL, WIRE_DESTROY };
+enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_KERNEL, WIRE_DESTROY, WIRE_COUNTERS };
 
 struct wire_request {
     uint32_t kind;
@@ -40,13 +42,15 @@ enum wire_event_kind {
     WIRE_KERNEL_ADDED,
     WIRE_KERNEL_FAILED,
     WIRE_DIED,
-    WIRE_GONE
+    WIRE_GONE,
+    WIRE_COUNTER
 };
 
 struct wire_event {
     uint32_t kind;
     uint32_t slot;
-    int32_t code;   /* of WIRE_FAILED and WIRE_KERNEL_FAILED: an errno value, 0: none applies */
+    int32_t code;   /* of WIRE_FAILED and WIRE_KERNEL_FAILED: an errno value, 0: none applies;
+                       of WIRE_COUNTER: an enum cgroup_counter */
     uint32_t known; /* of WIRE_USED: 0 when there are no counters */
     char step[WIRE_STEP_MAX]; /* of WIRE_FAILED: what was being done */
     struct sandbox_usage usage;
