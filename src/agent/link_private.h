@@ -80,9 +80,11 @@ struct link {
     struct link_stream_handle *stream; /* NULL: broken */
     struct buf in;
     struct timer *patience;
-    bool ready;
-    unsigned depth; /* callbacks of ours on the stack */
-    bool freed;     /* by one of them: release when depth is back at 0 */
+    bool greeted, ready;     /* the agent has said hello; and may be spoken to */
+    bool resumes;            /* it has had another server before */
+    struct frame_idle found; /* what that one has left */
+    unsigned depth;          /* callbacks of ours on the stack */
+    bool freed;              /* by one of them: release when depth is back at 0 */
 
     link_counts_fn *on_counts; /* NULL: nobody has asked */
     void *counts_data;
