@@ -16,6 +16,11 @@
  * and with pid 1 the kernel ends everything in the namespace: that is how sandboxes die with a server
  * that is killed.
  *
+ * Unless it has been told to stay (stay.h). Then it is *alone* for a while. What is said to nobody is dropped;
+ * what runs is interrupted, and killed after a grace; a kernel that was told or was saying something that
+ * nobody can complete is killed, too. Whoever joins hears that all is quiet before anything else, and where
+ * the numbers go on.
+ *
  * The end of a run kills everything else in the namespace: kill(-1) goes to every process there is under
  * one lock, so neither double forks nor stopped or signal-proof processes escape it, and a process that
  * is forking at that moment finds the signal before it has a child. File workers would die too. They
@@ -36,6 +41,7 @@
 #include "agent/procs.h"
 #include "agent/run.h"
 #include "agent/signals.h"
+#include "agent/stay.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -53,6 +59,15 @@ enum {
     LOOKS_PER_TURN = 4,  /* at /proc */
     LOOK_AGAIN_MS = 2,
     STUBBORN_MS = 2000,
+    JOINED_GRACE_MS = 5000, /* for what runs, at most, once somebody waits */
+};
+
+/* Where the server is in its messages to the kernel. */
+struct talk {
+    uint64_t cells; /* begun */
+    bool in_cell;   /* something has been said since the last began */
+    uint32_t head, body;
+    int head_len;
 };
 
 static struct {
@@ -64,6 +79,13 @@ static struct {
     bool greeted;         /* the server has said hello */
     bool count_asked;     /* and FRAME_COUNTS is due */
     uint32_t last_number; /* of run or kernel */
+
+    struct stay stay;
+    uint64_t alone_ns;    /* since when; 0: it is not */
+    uint64_t patience_ns; /* alone, or joined: what runs then is killed; 0: nothing is to */
+    bool had_kernel;      /* when it was left alone */
+    bool idle_due;        /* somebody has joined, and FRAME_IDLE is to be sent */
+    struct talk talk;
 
     int signal_fd;
     short signal_ready;
@@ -223,6 +245,134 @@ static void end_step(struct pollset *set)
         pollset_wake(set, 0); /* the other has died while we were at it */
 }
 
+/*** alone, and in company again ***/
+
+static _Noreturn void end_with_server(void)
+{
+    /* Outside a pid namespace nobody else ends them. */
+    if (!agent.config.is_init)
+        while (kill_children(), waitpid(-1, NULL, 0) > 0)
+            ;
+    _exit(0);
+}
+
+static bool kernel_is_quiet(void)
+{
+    const struct kernel *kernel = &agent.kernel;
+    if (kernel->state != KERNEL_GOING)
+        return kernel->state == KERNEL_NONE;
+    return kernel->pid && kernel->cell == CELL_OUTSIDE && !kernel->said_left &&
+           !kernel->said_head_len && !kernel->talk.len && !kernel->talk.ask;
+}
+
+static bool is_quiet(void)
+{
+    if (agent.run.state != RUN_IDLE || !kernel_is_quiet())
+        return false;
+    for (size_t i = 0; i < FILE_SLOTS; i++)
+        if (agent.files.slots[i].state != FILE_FREE)
+            return false;
+    return true;
+}
+
+static void interrupt_kernel(void)
+{
+    struct kernel *kernel = &agent.kernel;
+    if (kernel->state == KERNEL_TAKING) {
+        order_fail(&kernel->order, ECANCELED, "the server is gone");
+        kernel->state = KERNEL_ENDING;
+    } else if (agent.talk.head_len) { /* nobody will say the rest of that message */
+        kernel_kill(kernel);
+    } else if (kernel->state == KERNEL_GOING && kernel->cell != CELL_OUTSIDE) {
+        kernel_interrupt(kernel);
+        if (!agent.talk.in_cell && kernel->cell != CELL_CLOSING)
+            (void)kernel_cell_end(kernel); /* of a cell that was never said */
+    }
+}
+
+static void leave_stream(void)
+{
+    wire_mute(&agent.wire, false);
+    wire_close(&agent.wire);
+    agent.count_asked = agent.idle_due = false;
+    agent.alone_ns = clock_ns();
+    agent.patience_ns = agent.alone_ns + agent.stay.keep.grace_ms * NS_PER_MS;
+    agent.had_kernel = agent.kernel.state != KERNEL_NONE;
+    run_abandon(&agent.run);
+    run_interrupt(&agent.run);
+    interrupt_kernel();
+}
+
+static void be_alone(void)
+{
+    stay_dismiss(&agent.stay);
+    leave_stream();
+}
+
+/* The latest stream is the one that counts: an engine may be late to tell of another's end. It has been
+ * greeted. */
+static void be_joined(int in_fd, int out_fd)
+{
+    if (!agent.alone_ns)
+        leave_stream();
+    int r = wire_init(&agent.wire, in_fd, out_fd);
+    if (r < 0)
+        die("stream", -r);
+    uint64_t most = clock_ns() + JOINED_GRACE_MS * NS_PER_MS;
+    if (agent.patience_ns > most)
+        agent.patience_ns = most;
+    agent.alone_ns = 0;
+    agent.greeted = false;
+    agent.idle_due = true;
+    wire_mute(&agent.wire, true);
+}
+
+static void tell_idle(void)
+{
+    char payload[FRAME_IDLE_SIZE];
+    bool kernel = agent.kernel.state == KERNEL_GOING;
+    if (!agent.idle_due || !agent.greeted || !is_quiet())
+        return;
+    wire_mute(&agent.wire, false);
+    frame_idle_put(payload, &(struct frame_idle){ .program = agent.last_number,
+                                                  .file = agent.files.last_number,
+                                                  .kernel = kernel ? agent.kernel.number : 0,
+                                                  .cells = kernel ? agent.talk.cells : 0,
+                                                  .lost = agent.had_kernel && !kernel });
+    if (!wire_send(&agent.wire, FRAME_IDLE, 0, payload, sizeof(payload)))
+        return;
+    agent.idle_due = false;
+    agent.patience_ns = 0;
+}
+
+/* Between two servers. */
+static void stay_alive(struct pollset *set)
+{
+    int in_fd, out_fd;
+    if (stay_lost(&agent.stay) && !agent.alone_ns)
+        be_alone(); /* an engine closes the stream of a helper that has ended, soon */
+    if (stay_step(&agent.stay, &agent.config, &in_fd, &out_fd))
+        be_joined(in_fd, out_fd);
+    uint64_t now = clock_ns();
+    if (agent.alone_ns) {
+        uint64_t end_ns = agent.alone_ns + agent.stay.keep.keep_ms * NS_PER_MS;
+        if (now >= end_ns)
+            end_with_server();
+        pollset_wake(set, end_ns);
+    }
+    if (!agent.patience_ns)
+        return;
+    if (is_quiet()) {
+        agent.patience_ns = agent.idle_due ? agent.patience_ns : 0;
+    } else if (now < agent.patience_ns) {
+        pollset_wake(set, agent.patience_ns);
+    } else {
+        run_kill(&agent.run);
+        if (!kernel_is_quiet())
+            kernel_kill(&agent.kernel);
+    }
+}
+
 /*** frames from the server ***/
 
 static int take_hello(const struct frame *frame)
@@ -261,6 +411,15 @@ static void tell_counts(void)
     agent.count_asked = !wire_send(&agent.wire, FRAME_COUNTS, 0, payload, sizeof(payload));
 }
 
+static int take_keep(const struct frame *frame)
+{
+    struct frame_keep keep;
+    if (frame->number != 0 || frame_keep_get(frame, &keep) < 0)
+        return -EPROTO;
+    stay_keep(&agent.stay, &keep);
+    return 0;
+}
+
 static int take_announcement(const struct frame *frame)
 {
     struct frame_run spec;
@@ -270,6 +429,7 @@ static int take_announcement(const struct frame *frame)
     if (frame->type == FRAME_RUN)
         return run_announce(&agent.run, frame->number, &spec);
     run_unprepare(&agent.run);
+    agent.talk = (struct talk){ 0 };
     return kernel_announce(&agent.kernel, frame->number, &spec);
 }
 
@@ -306,7 +466,33 @@ static int take_cell(const struct frame *frame)
 {
     struct frame_cell limits;
     int r = frame_cell_get(frame, &limits);
+    agent.talk.cells++;
+    agent.talk.in_cell = false;
     return r < 0 ? r : kernel_cell(&agent.kernel, &limits);
+}
+
+/* Looks for where messages end. */
+static int take_talk(const struct frame *frame)
+{
+    struct talk *talk = &agent.talk;
+    const char *at = frame->payload;
+    talk->in_cell = true;
+    for (size_t left = frame->len; left > 0;) {
+        if (talk->head_len < FRAME_MESSAGE_HEAD) {
+            talk->head |= (uint32_t)(unsigned char)*at << (8 * talk->head_len++);
+            talk->body = talk->head;
+            at++, left--;
+        } else {
+            size_t part = left < talk->body ? left : talk->body;
+            talk->body -= (uint32_t)part;
+            at += part, left -= part;
+        }
+        if (talk->head_len == FRAME_MESSAGE_HEAD && talk->body == 0) {
+            talk->head = 0;
+            talk->head_len = 0;
+        }
+    }
+    return kernel_talk(&agent.kernel, frame->payload, frame->len);
 }
 
 static int take_for_kernel(const struct frame *frame)
@@ -319,7 +505,7 @@ static int take_for_kernel(const struct frame *frame)
     case FRAME_START:
         return kernel_start(&agent.kernel);
     case FRAME_TALK:
-        return kernel_talk(&agent.kernel, frame->payload, frame->len);
+        return take_talk(frame);
     case FRAME_CELL:
         return take_cell(frame);
     case FRAME_CELL_END:
@@ -346,17 +532,13 @@ static int take_for_program(const struct frame *frame)
     return frame->number <= agent.last_number ? 0 : -EPROTO;
 }
 
-static int take(const struct frame *frame)
+static int take_work(const struct frame *frame)
 {
-    if (!agent.greeted && frame->type != FRAME_HELLO)
-        return -EPROTO;
     switch (frame->type) {
-    case FRAME_HELLO:
-        return take_hello(frame);
-    case FRAME_PING:
-        return take_ping(frame);
     case FRAME_COUNT:
         return take_count(frame);
+    case FRAME_KEEP:
+        return take_keep(frame);
     case FRAME_RUN:
     case FRAME_KERNEL:
         return take_announcement(frame);
@@ -379,16 +561,30 @@ static int take(const struct frame *frame)
     }
 }
 
+/* Whoever has joined waits until all is quiet. */
+static int take(const struct frame *frame)
+{
+    if (!agent.greeted && frame->type != FRAME_HELLO)
+        return -EPROTO;
+    switch (frame->type) {
+    case FRAME_HELLO:
+        return take_hello(frame);
+    case FRAME_PING:
+        return take_ping(frame);
+    default:
+        return agent.idle_due ? -EPROTO : take_work(frame);
+    }
+}
+
 static void take_frames(void)
 {
     int r = wire_read(&agent.wire);
-    if (r == -EPIPE || r == -ECONNRESET) {
-        /* Outside a pid namespace nobody else ends them. */
-        if (!agent.config.is_init)
-            while (kill_children(), waitpid(-1, NULL, 0) > 0)
-                ;
-        _exit(0);
+    if ((r == -EPIPE || r == -ECONNRESET) && agent.stay.wanted) {
+        be_alone();
+        return;
     }
+    if (r == -EPIPE || r == -ECONNRESET)
+        end_with_server();
     struct frame frame;
     while (r == 0 && (r = wire_next(&agent.wire, &frame)) > 0)
         r = take(&frame);
@@ -416,6 +612,7 @@ static void wait_for_something(struct pollset *set)
     run_poll(&agent.run, set);
     kernel_poll(&agent.kernel, set);
     files_poll(&agent.files, set);
+    stay_poll(&agent.stay, set);
     if (agent.reap_more)
         pollset_wake(set, 0);
     if (poll(set->fds, set->count, timeout_ms(set)) < 0)
@@ -437,6 +634,7 @@ static _Noreturn void serve(void)
         }
         if (agent.wire.ready & (POLLIN | POLLHUP | POLLERR))
             take_frames();
+        stay_alive(&set);
         tell_counts();
         if (agent.signal_ready || agent.reap_more)
             reap();
@@ -448,6 +646,7 @@ static _Noreturn void serve(void)
         if (agent.kernel.state == KERNEL_FLUSHING)
             kernel_step(&agent.kernel);
         files_step(&agent.files, !agent.ends_all);
+        tell_idle();
         int r = wire_flush(&agent.wire);
         if (r < 0 && r != -EPIPE && r != -ECONNRESET)
             die("stream", -r); /* of a closed one the read tells */
@@ -471,9 +670,19 @@ static void open_signals(void)
         die("signals", errno);
 }
 
+static void say_hello(void)
+{
+    char hello[FRAME_HELLO_SIZE];
+    frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
+    (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
+    (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
+}
+
 int main(int argc, char **argv)
 {
     const char *step;
+    if (argc > 1 && strcmp(argv[1], AGENT_JOIN) == 0)
+        return stay_help();
     enum config_source source = argc < 2                               ? CONFIG_GIVEN
                                 : strcmp(argv[1], AGENT_STDIO) == 0    ? CONFIG_STDIO
                                 : strcmp(argv[1], AGENT_DEFAULTS) == 0 ? CONFIG_DEFAULTS
@@ -491,12 +700,10 @@ int main(int argc, char **argv)
     run_init(&agent.run, &agent.config, &agent.wire);
     kernel_init(&agent.kernel, &agent.config, &agent.wire);
     files_init(&agent.files, &agent.config, &agent.wire);
+    stay_init(&agent.stay);
     agent.childless = true;
 
-    char hello[FRAME_HELLO_SIZE];
-    frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
-    (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
-    (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
+    say_hello();
     run_prepare(&agent.run);
     serve();
 }

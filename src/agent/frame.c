@@ -134,6 +134,54 @@ int frame_counts_get(const struct frame *frame, struct frame_counts *ret)
     return FRAME_COUNTS_SIZE;
 }
 
+/*** a stream's end, and the next ***/
+
+void frame_keep_put(char *out, const struct frame_keep *keep)
+{
+    put_u64(&out, keep->keep_ms);
+    put_u64(&out, keep->grace_ms);
+}
+
+int frame_keep_get(const struct frame *frame, struct frame_keep *ret)
+{
+    if (frame->len != FRAME_KEEP_SIZE)
+        return -EPROTO;
+    const char *at = frame->payload;
+    struct frame_keep keep = { .keep_ms = get_u64(&at) };
+    keep.grace_ms = get_u64(&at);
+    if (!keep.keep_ms || keep.keep_ms > FRAME_KEEP_MAX_MS || keep.grace_ms > FRAME_KEEP_MAX_MS)
+        return -EPROTO;
+    *ret = keep;
+    return FRAME_KEEP_SIZE;
+}
+
+void frame_idle_put(char *out, const struct frame_idle *idle)
+{
+    put_u32(&out, idle->program);
+    put_u32(&out, idle->file);
+    put_u32(&out, idle->kernel);
+    put_u64(&out, idle->cells);
+    put_u8(&out, idle->lost);
+}
+
+int frame_idle_get(const struct frame *frame, struct frame_idle *ret)
+{
+    if (frame->len != FRAME_IDLE_SIZE)
+        return -EPROTO;
+    const char *at = frame->payload;
+    struct frame_idle idle = { .program = get_u32(&at) };
+    idle.file = get_u32(&at);
+    idle.kernel = get_u32(&at);
+    idle.cells = get_u64(&at);
+    unsigned lost = get_u8(&at);
+    idle.lost = lost;
+    if (idle.kernel > idle.program || (!idle.kernel && idle.cells) || idle.cells > INT64_MAX ||
+        lost > 1 || (lost && idle.kernel))
+        return -EPROTO;
+    *ret = idle;
+    return FRAME_IDLE_SIZE;
+}
+
 /*** run ***/
 
 enum { RUN_HAS_CODE = 1, RUN_JOINED = 2, RUN_ALL = 3 };

@@ -17,7 +17,7 @@
 
 enum {
     FRAME_MAGIC = 0x52414a42, /* "BJAR" */
-    FRAME_VERSION = 3,
+    FRAME_VERSION = 4,
 
     FRAME_HEADER = 9,
     FRAME_PAYLOAD_MAX = 64 * 1024,
@@ -37,6 +37,7 @@ enum {
     FRAME_FILES_MAX = 4,               /* pieces of file work at once */
     FRAME_FILE_MS = 5000,              /* after which one is given up */
 };
+#define FRAME_KEEP_MAX_MS UINT64_C(31622400000) /* 366 days */
 
 /* Over a kernel's channel: u32 length of a message, little endian, and its bytes. With this bit in the length
  * it is the kernel's last word in a cell. */
@@ -48,6 +49,7 @@ enum frame_type {
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */
     FRAME_PING = 0x02,      /* up to 8 bytes that come back */
     FRAME_COUNT = 0x03,     /* empty: FRAME_COUNTS, please */
+    FRAME_KEEP = 0x04,      /* struct frame_keep: outlive the stream */
     FRAME_RUN = 0x10,       /* struct frame_run: announces a run */
     FRAME_ARGS = 0x11,      /* raw: argv, then env, then cwd, each with its NUL; also of a kernel */
     FRAME_CODE = 0x12,      /* raw; also of a kernel */
@@ -67,6 +69,7 @@ enum frame_type {
     FRAME_READY = 0x81,     /* struct frame_hello */
     FRAME_PONG = 0x82,      /* the bytes of the ping */
     FRAME_COUNTS = 0x83,    /* struct frame_counts */
+    FRAME_IDLE = 0x84,      /* struct frame_idle; once, on a stream that is not the agent's first */
     FRAME_STDOUT = 0x90,    /* raw; also of a kernel */
     FRAME_STDERR = 0x91,    /* raw; also of a kernel */
     FRAME_GAP = 0x92,       /* struct frame_gap; also of a kernel */
@@ -115,6 +118,26 @@ struct frame_counts {
 };
 void frame_counts_put(char *out, const struct frame_counts *counts);
 int frame_counts_get(const struct frame *frame, struct frame_counts *ret);
+
+/* When the stream ends the agent stays, for somebody who joins (stay.h). */
+enum { FRAME_KEEP_SIZE = 16 };
+struct frame_keep {
+    uint64_t keep_ms;  /* then it ends after all; 1 to FRAME_KEEP_MAX_MS */
+    uint64_t grace_ms; /* for what runs, from the interrupt to the kill; at most the same */
+};
+void frame_keep_put(char *out, const struct frame_keep *keep);
+int frame_keep_get(const struct frame *frame, struct frame_keep *ret);
+
+/* Where the numbers go on, for a server that joins. */
+enum { FRAME_IDLE_SIZE = 21 };
+struct frame_idle {
+    uint32_t program, file; /* the last numbers of each count */
+    uint32_t kernel;        /* the number of the one that there is; 0: none */
+    uint64_t cells;         /* that it has been given */
+    bool lost;              /* there was one when the last server went, and it had to end */
+};
+void frame_idle_put(char *out, const struct frame_idle *idle);
+int frame_idle_get(const struct frame *frame, struct frame_idle *ret);
 
 enum { FRAME_RUN_SIZE = 53 };
 struct frame_run {

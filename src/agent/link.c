@@ -176,6 +176,40 @@ void link_release(struct link *link)
         buf_done(&held);
 }
 
+void link_keep(struct link *link, uint64_t keep_ms, uint64_t grace_ms)
+{
+    char payload[FRAME_KEEP_SIZE];
+    const struct frame_keep keep = {
+        .keep_ms = keep_ms < FRAME_KEEP_MAX_MS ? keep_ms : FRAME_KEEP_MAX_MS,
+        .grace_ms = grace_ms < FRAME_KEEP_MAX_MS ? grace_ms : FRAME_KEEP_MAX_MS,
+    };
+    struct buf out = BUF_INIT(BUF_NO_CEILING);
+    frame_keep_put(payload, &keep);
+    link_add_frame(&out, FRAME_KEEP, 0, payload, sizeof(payload));
+    link_write(link, &out);
+}
+
+int link_kernel_resume(struct link *link, const struct link_kernel_events *events, void *data,
+                       uint64_t *ret_cells)
+{
+    if (!link->found.kernel || link->kernel.active)
+        return link->found.lost ? -ESRCH : -ENOENT;
+    link->kernel = (struct link_kernel_state){
+        .active = true,
+        .number = link->found.kernel,
+        .events = *events,
+        .data = data,
+        .start_ns = uv_hrtime(),
+        .talk = BUF_INIT(LINK_KERNEL_QUEUE),
+        .talk_asked = true,
+        .said = BUF_INIT(FRAME_MESSAGE_HEAD + LINK_KERNEL_MESSAGE_MAX),
+        .kept_bytes = FRAME_TAIL_MAX, /* as the last cell of another server had it, at most */
+    };
+    *ret_cells = link->found.cells;
+    link->found.kernel = 0;
+    return 0;
+}
+
 int link_count(struct link *link, link_counts_fn *on_counts, void *data)
 {
     if (!link->stream)
@@ -193,17 +227,37 @@ int link_count(struct link *link, link_counts_fn *on_counts, void *data)
 
 /*** reading ***/
 
+static void be_ready(struct link *link)
+{
+    link->ready = true;
+    if (link->events.on_ready)
+        link->events.on_ready(link->data);
+}
+
 static const char *take_ready(struct link *link, const struct frame *frame)
 {
     struct frame_hello hello;
-    if (link->ready || frame->number != 0 || frame_hello_get(frame, &hello) < 0 ||
+    if (link->greeted || frame->number != 0 || frame_hello_get(frame, &hello) < 0 ||
         hello.magic != FRAME_MAGIC)
         return "the agent's hello is not one";
     if (hello.version != FRAME_VERSION)
         return "the agent speaks another version";
-    link->ready = true;
-    if (link->events.on_ready)
-        link->events.on_ready(link->data);
+    link->greeted = true;
+    if (!link->resumes)
+        be_ready(link);
+    return NULL;
+}
+
+/* Numbers go on behind those that were used; only a hostile agent has used nearly all. */
+static const char *take_idle(struct link *link, const struct frame *frame)
+{
+    if (!link->resumes || link->ready || frame->number != 0 ||
+        frame_idle_get(frame, &link->found) < 0 || link->found.program > INT32_MAX ||
+        link->found.file > INT32_MAX)
+        return "the agent says of itself what cannot be";
+    link->program_number = link->found.program;
+    link->file_number = link->found.file;
+    be_ready(link);
     return NULL;
 }
 
@@ -220,11 +274,15 @@ static const char *take_counts(struct link *link, const struct frame *frame)
 
 static const char *take(struct link *link, const struct frame *frame)
 {
-    if (!link->ready && frame->type != FRAME_READY)
+    if (!link->greeted && frame->type != FRAME_READY)
         return "the agent did not say hello first";
+    if (!link->ready && frame->type != FRAME_READY && frame->type != FRAME_IDLE)
+        return "the agent spoke before it was asked";
     switch (frame->type) {
     case FRAME_READY:
         return take_ready(link, frame);
+    case FRAME_IDLE:
+        return take_idle(link, frame);
     case FRAME_COUNTS:
         return take_counts(link, frame);
     case FRAME_STDOUT:
@@ -309,7 +367,7 @@ static void lose_patience(void *data)
 
 /*** making ***/
 
-struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
+static struct link *open_link(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
 {
     struct link *link = xcalloc(1, sizeof(*link));
     link->loop = loop;
@@ -335,5 +393,17 @@ struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events,
     link_add_frame(&out, FRAME_HELLO, 0, hello, sizeof(hello));
     link_write(link, &out);
     (void)uv_read_start((uv_stream_t *)&link->stream->pipe, lend_memory, received);
+    return link;
+}
+
+struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
+{
+    return open_link(loop, fd, events, data);
+}
+
+struct link *link_resume(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
+{
+    struct link *link = open_link(loop, fd, events, data);
+    link->resumes = true; /* nothing has been read yet */
     return link;
 }

@@ -10,6 +10,9 @@
  *   5. link_free()           ends what is open, closes; no callback afterwards
  *      link_retire()         the same, and the socket comes back if nothing was open
  *
+ * An agent that was told to (link_keep()) outlives the stream. link_resume() over another one is then the first
+ * step; what there was of the kernel goes on with link_kernel_resume().
+ *
  * A stream that breaks the protocol is closed: on_broken is called once, everything open ends with
  * an error first. All callbacks come from the loop.
  */
@@ -28,6 +31,11 @@ struct link_events {
 };
 /* Takes `fd`. */
 struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
+/* To an agent that has stayed: on_ready when all that ran has ended. */
+struct link *link_resume(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
+/* When the stream ends, the agent stays for up to `keep_ms`, interrupts what runs, and kills it after
+ * `grace_ms`. */
+void link_keep(struct link *link, uint64_t keep_ms, uint64_t grace_ms);
 /* Ends what is open first: runs and the kernel with exit NULL, file work with ECANCELED. NULL is
  * fine. */
 void link_free(struct link *link);
@@ -147,6 +155,10 @@ struct link_kernel_events {
  * on_exit, which also tells when it could not be started. */
 int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
                       const struct link_kernel_events *events, void *data, struct err *err);
+/* The kernel of an agent that has stayed is ours: as if link_kernel_start() had started it, and this many cells
+ * had been. Once, in on_ready. -ENOENT: there is none; -ESRCH: none any more, it ended with the last server. */
+int link_kernel_resume(struct link *link, const struct link_kernel_events *events, void *data,
+                       uint64_t *ret_cells);
 /* Copies. -ENOENT without a kernel, -EMSGSIZE, -ENOBUFS when it does not read what it was sent. */
 int link_kernel_send(struct link *link, const char *json, size_t len, struct err *err);
 /* Begins a cell; head, tail and flood as for a run, of which the last kills the kernel. -ENOENT, or

@@ -82,9 +82,11 @@ struct link {
     bool holding;
     struct buf held; /* while `holding`: to be written */
     struct timer *patience;
-    bool ready;
-    unsigned depth; /* callbacks of ours on the stack */
-    bool freed;     /* by one of them: release when depth is back at 0 */
+    bool greeted, ready;     /* the agent has said hello; and may be spoken to */
+    bool resumes;            /* it has had another server before */
+    struct frame_idle found; /* what that one has left */
+    unsigned depth;          /* callbacks of ours on the stack */
+    bool freed;              /* by one of them: release when depth is back at 0 */
 
     link_counts_fn *on_counts; /* NULL: nobody has asked */
     void *counts_data;

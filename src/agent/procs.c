@@ -106,8 +106,14 @@ static bool is_worker(const struct files *files, pid_t pid)
     return false;
 }
 
+/* Somebody whom we may not end is not the guest's: an engine has put it there. */
+static bool is_ours_to_end(pid_t pid)
+{
+    return kill(pid, 0) == 0 || errno != EPERM;
+}
+
 /* Processes without a parent in sight came from outside: in a namespace of ours they are not welcome,
- * elsewhere they are everybody else. */
+ * unless they are a helper of ours (stay.h); elsewhere they are everybody else. */
 static enum kin at_sight(const struct task *task, const struct proc *proc)
 {
     if (proc->pid == getpid())
@@ -121,7 +127,7 @@ static enum kin at_sight(const struct task *task, const struct proc *proc)
     if (proc->parent == getpid())
         return KIN_RUN;
     if (proc->parent == 0)
-        return task->config->is_init ? KIN_RUN : KIN_FOREIGN;
+        return task->config->is_init && is_ours_to_end(proc->pid) ? KIN_RUN : KIN_FOREIGN;
     return KIN_NOT_YET;
 }
 

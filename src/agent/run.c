@@ -106,6 +106,14 @@ void run_kill(struct run *run)
         run->state = RUN_ENDING;
 }
 
+void run_abandon(struct run *run)
+{
+    if (run->state != RUN_TAKING)
+        return;
+    order_fail(&run->order, ECANCELED, "the server is gone");
+    run->state = RUN_ENDING;
+}
+
 static uint64_t timeval_ns(struct timeval time)
 {
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_usec * 1000U;

@@ -55,6 +55,8 @@ int run_start(struct run *run);
 int run_input(struct run *run, const char *bytes, size_t len);
 void run_interrupt(struct run *run);
 void run_kill(struct run *run);
+/* Nobody will say the rest of it: one that has not been started never is. */
+void run_abandon(struct run *run);
 
 /* Somebody was reaped who is no worker of ours and no kernel: the main process, or an orphan. */
 void run_reaped(struct run *run, pid_t pid, int status, const struct rusage *usage);

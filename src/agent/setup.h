@@ -60,6 +60,7 @@
 #define AGENT_RUN_DIR "/run/belljar" /* holds LINK_CODE_PATH */
 #define AGENT_STDIO "--stdio"
 #define AGENT_DEFAULTS "--defaults"
+#define AGENT_JOIN "--join" /* the helper of stay.h, and nothing else */
 
 enum {
     AGENT_STREAM_FD = 3,

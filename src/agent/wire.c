@@ -22,6 +22,24 @@ int wire_init(struct wire *wire, int fd, int out_fd)
     return r < 0 ? r : prepare(out_fd);
 }
 
+void wire_close(struct wire *wire)
+{
+    if (wire->out_fd >= 0 && wire->out_fd != wire->fd)
+        close(wire->out_fd);
+    if (wire->fd >= 0)
+        close(wire->fd);
+    wire->fd = wire->out_fd = -1;
+    wire->ready = wire->out_ready = 0;
+    wire->in_at = wire->in_len = wire->out_at = wire->out_len = 0;
+}
+
+void wire_mute(struct wire *wire, bool muted)
+{
+    if (wire->muted)
+        wire->out_at = wire->out_len = 0;
+    wire->muted = muted;
+}
+
 void wire_poll(struct wire *wire, struct pollset *set)
 {
     bool pending = wire_pending(wire), both = wire->fd == wire->out_fd;
@@ -98,6 +116,8 @@ bool wire_send(struct wire *wire, uint8_t type, uint32_t number, const char *pay
 
 int wire_flush(struct wire *wire)
 {
+    if (wire->out_fd < 0 || wire->muted)
+        wire->out_at = wire->out_len = 0;
     while (wire->out_at < wire->out_len) {
         ssize_t n = write(wire->out_fd, wire->out + wire->out_at, wire->out_len - wire->out_at);
         if (n < 0 && errno == EINTR)

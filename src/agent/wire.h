@@ -12,8 +12,9 @@
 enum { WIRE_OUT = 4 * FRAME_MAX };
 
 struct wire {
-    int fd, out_fd; /* one descriptor, or two */
+    int fd, out_fd; /* one descriptor, or two; -1: nobody listens, and what is said is dropped */
     short ready, out_ready;
+    bool muted;           /* what is said is dropped, for now */
     bool starved;         /* somebody was refused room since the last turn */
     size_t in_at, in_len; /* in[in_at … in_len) is not parsed yet */
     size_t out_at, out_len;
@@ -23,6 +24,10 @@ struct wire {
 
 /* They become non-blocking. */
 int wire_init(struct wire *wire, int fd, int out_fd);
+/* The server is gone: closes them, and forgets what was said by either side. */
+void wire_close(struct wire *wire);
+/* From here on, and no more: what is said is for nobody's ears. */
+void wire_mute(struct wire *wire, bool muted);
 void wire_poll(struct wire *wire, struct pollset *set);
 
 /* Is something left to write? */

@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "mcp/mcp.h"
+#include "session/roster.h"
 #include "session/store.h"
 #include "tools/watch.h"
 
@@ -196,7 +198,8 @@ static bool forks_kernels(const struct config *config)
 
 static struct session_options session_options(const struct sandboxes *sandboxes,
                                               const struct guest_options *guest,
-                                              const struct config *config, struct store *store)
+                                              const struct config *config, const char *profile,
+                                              struct store *store)
 {
     /* Half of what is kept of a stream is its beginning, of which a tool may show so much. */
     size_t shown = 2 * UTF8_CHAR_MAX * (size_t)config->output_chars;
@@ -204,6 +207,9 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
         .disk = { .store = store,
                   .max_age_ms = config->workspace_max_age_ms,
                   .save_timeout_ms = config->workspace_save_timeout_ms },
+        .stay = { .roster = sandboxes->adopts ? sandboxes->roster : NULL,
+                  .profile = profile,
+                  .comes_back = mcp_owner_comes_back },
         .idle_timeout_ms = config->session_timeout_ms,
         .max_sessions = (size_t)config->max_sessions,
         .max_sessions_per_owner = (size_t)config->max_sessions_per_client,
@@ -303,15 +309,40 @@ static void list_images(struct sandboxes *sandboxes, const struct config *config
         sandboxes->images[sandboxes->n_images++] = more->items[i];
 }
 
+/* What sessions earlier servers have left, for the engine to spare; while we may still make the directory. */
+static int read_roster(struct sandboxes *sandboxes, const struct config *config,
+                       const char *state_dir, json_t *ret_kept, struct err *err)
+{
+    uid_t uid = geteuid() == 0 ? (uid_t)config->server_uid : geteuid();
+    const char *name;
+    json_t *note;
+    int r = roster_open(state_dir, /* make= */ sandboxes->adopts, uid, &sandboxes->roster, err);
+    if (r == -ENOENT && !sandboxes->adopts)
+        return 0; /* nobody has left any */
+    if (r < 0)
+        return r;
+    sandboxes->notes = roster_read(sandboxes->roster);
+    json_object_foreach(sandboxes->notes, name, note)
+    {
+        json_t *sandbox = json_object_get(note, "sandbox");
+        if (json_is_object(sandbox))
+            json_push(ret_kept, json_incref(sandbox));
+    }
+    return 0;
+}
+
 static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struct config *config,
                        bool strict, struct err *err)
 {
     char instance[RANDOM_ID_SIZE];
     auto_free char *state_dir = sandboxes_state_dir(config);
+    auto_json *kept = json_array();
     struct engine_options installer;
     struct engine_options options = {
         .state_dir = state_dir,
         .instance = instance,
+        .kept = kept,
+        .adopts = strict,
         .rootfs = config->rootfs,
         .runtime = config->runtime,
         /* Warming up takes longer than a single run does. */
@@ -343,6 +374,10 @@ static int open_engine(struct sandboxes *sandboxes, uv_loop_t *loop, const struc
         list_images(sandboxes, config);
         options.docker.images = sandboxes->images;
         options.docker.n_images = sandboxes->n_images;
+        sandboxes->adopts = strict && config->docker_adopt;
+        r = config->docker_adopt ? read_roster(sandboxes, config, state_dir, kept, err) : 0;
+        if (r < 0)
+            return r;
     }
     installer_prepare(&sandboxes->installer, loop, config, state_dir, python_program(config));
     installer_take_ids(&sandboxes->installer, &options, &installer);
@@ -387,8 +422,11 @@ int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *
         return r;
     }
     say_what_is_missing(ret->engine);
-    const struct session_options options = session_options(ret, &ret->guest, config, store);
+    const struct session_options options =
+        session_options(ret, &ret->guest, config, config->profile, store);
     ret->sessions = sessions_new(loop, ret->engine, &options);
+    if (ret->adopts)
+        sessions_adopt(ret->sessions, ret->notes);
     ret->toolbox = make_toolbox(ret->engine, ret->sessions, loop, config);
     return 0;
 }
@@ -407,10 +445,13 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
         free(more);
         return r;
     }
-    struct session_options options = session_options(sandboxes, &more->guest, config, store);
+    struct session_options options =
+        session_options(sandboxes, &more->guest, config, profile, store);
     options.kernel_pool_size = 0; /* what is made ahead is for the chosen profile */
     more->toolbox = make_toolbox(sandboxes->engine, sessions_new(loop, sandboxes->engine, &options),
                                  loop, config);
+    if (sandboxes->adopts)
+        sessions_adopt(more->toolbox.sessions, sandboxes->notes);
     more->next = sandboxes->more;
     sandboxes->more = more;
     *ret = &more->toolbox;
@@ -422,6 +463,21 @@ int sandboxes_confine(const struct sandboxes *sandboxes, struct err *err)
     const struct engine_reach reach = { .dirs = (const char *const *)sandboxes->dirs,
                                         .names = sandboxes->installer.packages };
     return engine_confine(sandboxes->engine, &reach, err);
+}
+
+void sandboxes_adopted(struct sandboxes *sandboxes)
+{
+    const char *name;
+    json_t *note;
+    if (!sandboxes->adopts)
+        return;
+    engine_drop_kept(sandboxes->engine);
+    json_object_foreach(sandboxes->notes, name, note)
+    {
+        if (engine_is_stale(sandboxes->engine, json_object_get(note, "sandbox")))
+            roster_remove(sandboxes->roster, name);
+    }
+    json_decref(steal_ptr(&sandboxes->notes));
 }
 
 void sandboxes_cancel_runs(struct sandboxes *sandboxes)
@@ -451,6 +507,8 @@ void sandboxes_close(struct sandboxes *sandboxes)
     installer_close(&sandboxes->installer);
     engine_close(sandboxes->engine);
     guest_options_done(&sandboxes->guest);
+    json_decref(sandboxes->notes);
+    roster_close(sandboxes->roster);
     free(sandboxes->images);
     for (size_t i = 0; i < sandboxes->n_dirs; i++)
         free(sandboxes->dirs[i]);

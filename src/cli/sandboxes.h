@@ -25,6 +25,10 @@ struct sandboxes {
     size_t n_images;
     char **dirs; /* where it keeps files; NULL at the end, once there is one */
     size_t n_dirs;
+    /* Of an engine whose sandboxes can outlive a server: notes of sessions, and at the start what they say. */
+    struct roster *roster;
+    json_t *notes;
+    bool adopts;            /* this is a server that others come back to */
     struct more_sandboxes { /* of the other profiles */
         struct more_sandboxes *next;
         struct guest_options guest;
@@ -38,7 +42,8 @@ struct engine_docker docker_options(const struct config *config);
 /* state_dir, or where it is when that is not set; owned by the caller. */
 char *sandboxes_state_dir(const struct config *config);
 
-/* `strict`: what require_limits "auto" means. Must come before the process drops privileges. On
+/* `strict`: it is served over HTTP, which decides what require_limits "auto" means, and whether sessions can outlive
+ * the server. Must come before the process drops privileges. On
  * failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err);
@@ -48,6 +53,8 @@ int sandboxes_add(struct sandboxes *sandboxes, uv_loop_t *loop, const struct con
                   const char *profile, struct toolbox **ret, struct err *err);
 /* engine_confine() to what they need. */
 int sandboxes_confine(const struct sandboxes *sandboxes, struct err *err);
+/* All profiles are there: what none of them has adopted goes. */
+void sandboxes_adopted(struct sandboxes *sandboxes);
 /* sessions_cancel_runs() for all of them. */
 void sandboxes_cancel_runs(struct sandboxes *sandboxes);
 /* Ends every session. A zeroed struct is fine. */

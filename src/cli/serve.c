@@ -227,6 +227,8 @@ static int serve_run(const struct cli_args *args, struct err *err)
         r = make_endpoints(&serve, use_http, err);
     if (r == 0 && use_http)
         r = start_http(&serve, err);
+    if (r == 0)
+        sandboxes_adopted(&serve.sandboxes);
     if (r == 0) /* ports are bound, keys are read, and no client has been heard yet */
         r = sandboxes_confine(&serve.sandboxes, err);
     if (r == 0)

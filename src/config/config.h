@@ -110,6 +110,7 @@ struct config {
     struct config_list docker_images;
     char *docker_image, *docker_runtime, *docker_user, *docker_working_dir;
     char *docker_install_network;
+    bool docker_adopt;
     uint64_t docker_timeout_ms, docker_build_timeout_ms;
 
     /* Limits of a sandbox */

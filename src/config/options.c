@@ -476,6 +476,11 @@ const struct option config_options[] = {
         .allowed = "a name of letters, digits, '_', '.' or '-', but not none",
         .help = "The network of the container engine in which packages are fetched, by installers alone: "
                 "bridge, host, or one that was made for it. Sandboxes have none.") },
+    { DOCKER, BOOL("docker.adopt", docker_adopt, "true",
+        .help = "Containers of sessions outlive a server over HTTP, however it ends, if their clients can come "
+                "back: those with the token, or those of the stateless revision on this machine. The next "
+                "server with the same state_dir goes on with them, variables included. Without a next server "
+                "they end after session_timeout. false: they end with their server.") },
     { DOCKER, DURATION("docker.timeout", docker_timeout, "30s", 100, HOUR,
         .help = "How long the container engine may take to answer one request.") },
     { DOCKER, DURATION("docker.build_timeout", docker_build_timeout, "1h", SECOND, DAY,

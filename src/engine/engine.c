@@ -183,6 +183,50 @@ void sandbox_retire(struct sandbox *sandbox, int fd)
     sandbox->engine->ops->destroy(sandbox);
 }
 
+bool engine_keeps(const struct engine *engine)
+{
+    return engine->ops->note;
+}
+
+json_t *sandbox_note(const struct sandbox *sandbox)
+{
+    return sandbox->engine->ops->note(sandbox);
+}
+
+void sandbox_leave(struct sandbox *sandbox)
+{
+    sandbox->engine->ops->leave(sandbox);
+}
+
+bool engine_has_kept(const struct engine *engine, const json_t *note,
+                     const struct sandbox_plan *plan)
+{
+    return engine->ops->has_kept && engine->ops->has_kept(engine, note, plan);
+}
+
+struct engine_pending *engine_adopt(struct engine *engine, const json_t *note,
+                                    const struct sandbox_plan *plan, engine_started_fn *on_started,
+                                    void *data)
+{
+    return engine->ops->adopt(engine, note, plan, on_started, data);
+}
+
+void engine_adopt_leave(struct engine_pending *pending)
+{
+    pending->engine->ops->adopt_leave(pending);
+}
+
+bool engine_is_stale(const struct engine *engine, const json_t *note)
+{
+    return engine->ops->is_stale && engine->ops->is_stale(engine, note);
+}
+
+void engine_drop_kept(struct engine *engine)
+{
+    if (engine->ops->drop_kept)
+        engine->ops->drop_kept(engine);
+}
+
 void engine_stats(const struct engine *engine, struct engine_stats *ret)
 {
     *ret = engine->stats;

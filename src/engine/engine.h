@@ -11,6 +11,9 @@
  *      sandbox_retire()    the same for one in which nothing runs; there is no hurry
  *   8. engine_close()      destroys what is left
  *
+ * Some engines' sandboxes can outlive their server (engine_keeps()): sandbox_note() and sandbox_leave(), then
+ * engine_adopt() in the next.
+ *
  * Promises: after engine_start() fails or is cancelled the host is as it was before. A sandbox that
  * dies by itself is reported once through on_died and still has to be destroyed by its owner. All
  * callbacks come from the loop, never from inside a call made here. A stdio server's sandboxes do
@@ -111,11 +114,14 @@ struct engine_packages {
 };
 
 struct engine_options {
-    const char *state_dir;           /* what must be found again after a crash; exists */
-    const char *instance;            /* names what is ours */
-    const char *rootfs;              /* "" : the host's own /usr, read-only */
-    const char *runtime;             /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
-    struct engine_packages packages; /* shown below ENGINE_PACKAGES, read-only */
+    const char *state_dir; /* what must be found again after a crash; exists */
+    const char *instance;  /* names what is ours */
+    const json_t *kept;  /* array of sandbox_note(), of dead servers' sandboxes that may be adopted;
+                         * NULL: none */
+    bool adopts;         /* false: these are spared, and left to another server */
+    const char *rootfs;  /* "" : the host's own /usr, read-only */
+    const char *runtime; /* directory shown at ENGINE_RUNTIME, read-only; "" : none */
+    struct engine_packages packages;      /* shown below ENGINE_PACKAGES, read-only */
     const struct engine_network *network; /* NULL: every sandbox has a network of its own, empty */
     struct {
         const char *python;         /* as sandboxes see it; "" : no kernels are made ahead */
@@ -249,6 +255,29 @@ void sandbox_destroy(struct sandbox *sandbox); /* NULL is fine */
  * (link_retire()): while others come for sandboxes its end may wait, some tenths of a second at most. Takes
  * `fd`; -1: as sandbox_destroy(). */
 void sandbox_retire(struct sandbox *sandbox, int fd);
+
+/* --- sandboxes that outlive their server ------------------------------------------------------ */
+
+/* The agent is told by its own protocol to stay (link_keep()); the engine sees that the next one finds it. */
+bool engine_keeps(const struct engine *engine);
+/* What the next server has to know, for engine_options.kept; a new reference. Only where engine_keeps(). */
+json_t *sandbox_note(const struct sandbox *sandbox);
+/* Instead of sandbox_destroy(), at the end of a server: it stays. */
+void sandbox_leave(struct sandbox *sandbox);
+/* Whether engine_adopt() is worth trying: it is there, its server is dead, it was made as this engine would make
+ * it, and nobody has adopted it yet. */
+bool engine_has_kept(const struct engine *engine, const json_t *note,
+                     const struct sandbox_plan *plan);
+/* As engine_start(), with one of these; over its stream goes link_resume(). What cannot be adopted is destroyed. */
+struct engine_pending *engine_adopt(struct engine *engine, const json_t *note,
+                                    const struct sandbox_plan *plan, engine_started_fn *on_started,
+                                    void *data);
+/* Instead of engine_start_cancel(), at the end of a server: it stays. */
+void engine_adopt_leave(struct engine_pending *pending);
+/* Destroys those that nobody has asked for. Without this call they are left to the next server. */
+void engine_drop_kept(struct engine *engine);
+/* A note that is of no living server's sandbox. */
+bool engine_is_stale(const struct engine *engine, const json_t *note);
 
 struct engine_stats {
     uint64_t sandboxes_open, sandboxes_total, pool_ready, pool_hits, pool_misses, failures_total;

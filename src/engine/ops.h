@@ -32,6 +32,17 @@ struct engine_ops {
     bool (*counts)(struct sandbox *sandbox, struct sandbox_usage *ret); /* NULL: never */
     /* With its stream: nothing runs in it, and its end has no hurry. */
     void (*destroy)(struct sandbox *sandbox);
+    /* NULL, all of them: no sandbox outlives its server. */
+    json_t *(*note)(const struct sandbox *sandbox);
+    void (*leave)(struct sandbox *sandbox);
+    bool (*has_kept)(const struct engine *engine, const json_t *note,
+                     const struct sandbox_plan *plan);
+    struct engine_pending *(*adopt)(struct engine *engine, const json_t *note,
+                                    const struct sandbox_plan *plan, engine_started_fn *on_started,
+                                    void *data);
+    void (*adopt_leave)(struct engine_pending *pending);
+    void (*drop_kept)(struct engine *engine);
+    bool (*is_stale)(const struct engine *engine, const json_t *note);
 };
 
 struct engine {

@@ -266,7 +266,8 @@ static void serve_stateless(const struct post *post, struct http_request *req,
     }
     struct stream *stream = post_stream(post, NULL, req);
     stream->own_peer = xcalloc(1, sizeof(*stream->own_peer));
-    peer_init(stream->own_peer, post->http->server, post->subject ? post->subject : "local");
+    peer_init(stream->own_peer, post->http->server,
+              post->subject ? post->subject : MCP_OWNER_LOCAL);
     struct call_request request = { .peer = stream->own_peer,
                                     .outlet = &stream->outlet,
                                     .message = message,
@@ -422,6 +423,11 @@ struct mcp_http *mcp_http_start(struct mcp_server *server, const struct mcp_http
     http->sweep = timer_new(server->loop, http_session_sweep, http);
     timer_repeat(http->sweep, options->session_timeout_ms / SWEEPS_PER_TIMEOUT + 1);
     return http;
+}
+
+bool mcp_owner_comes_back(const char *owner)
+{
+    return str_eq(owner, MCP_OWNER_TOKEN) || str_eq(owner, MCP_OWNER_LOCAL);
 }
 
 void mcp_http_handle(struct mcp_http *http, struct http_request *req, const char *subject)

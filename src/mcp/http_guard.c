@@ -10,8 +10,6 @@
 #include <string.h>
 #include <strings.h>
 
-static const char TOKEN_SUBJECT[] = "token";
-
 struct http_guard {
     char *token;
     char **hosts;   /* NULL-terminated */
@@ -244,6 +242,6 @@ bool http_guard_check_web(const struct http_guard *guard, struct http_request *r
 bool http_guard_check(const struct http_guard *guard, struct http_request *req,
                       const char **ret_subject)
 {
-    *ret_subject = guard->token ? TOKEN_SUBJECT : NULL;
+    *ret_subject = guard->token ? MCP_OWNER_TOKEN : NULL;
     return http_guard_check_web(guard, req) && (!guard->token || check_token(guard, req));
 }

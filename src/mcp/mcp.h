@@ -250,6 +250,12 @@ const json_t *mcp_call_arguments(const struct mcp_call *call);
 /* On whose behalf: the stdio process, the HTTP token's holder, the HTTP session, or the one local
  * user. Two calls with equal owners may share sessions; others must not learn of them. */
 const char *mcp_call_owner(const struct mcp_call *call);
+/* Over HTTP: whoever has the token; without one, a client of the stateless revision. */
+#define MCP_OWNER_TOKEN "token"
+#define MCP_OWNER_LOCAL "local"
+/* Over HTTP: will the same caller have the same name with another server? Not one that is known by its MCP session
+ * alone. */
+bool mcp_owner_comes_back(const char *owner);
 
 /* "2025-11-25" …, and whether it is of the stateless era. */
 const char *mcp_call_revision(const struct mcp_call *call);

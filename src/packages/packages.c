@@ -110,6 +110,11 @@ const char *package_set_path(const struct package_set *set)
     return set->path;
 }
 
+const char *package_set_name(const struct package_set *set)
+{
+    return set->name;
+}
+
 void package_set_release(struct package_set *set)
 {
     if (!set || --set->refs > 0)
@@ -128,6 +133,16 @@ static struct package_set *find_set(struct packages *packages, const char *name)
             return package_set_ref(set);
     int hold = shelf_hold(&packages->shelf, name);
     return hold < 0 ? NULL : package_set_new(packages, name, hold);
+}
+
+struct package_set *packages_hold(struct packages *packages, const char *name, const char *path)
+{
+    bool good = strlen(name) == SHELF_NAME_LEN && !strpbrk(name, "./") &&
+                str_has_prefix(path, ENGINE_PACKAGES "/");
+    struct package_set *set = good ? find_set(packages, name) : NULL;
+    if (set && !set->path)
+        package_set_shown_at(set, path);
+    return set;
 }
 
 /* Everything that decides what comes out of an install, so that equal names mean equal sets. Which

@@ -98,6 +98,9 @@ int packages_install(struct packages *packages, const struct package_image *imag
 void packages_cancel(struct package_wait *wait);
 
 const char *package_set_path(const struct package_set *set); /* as sandboxes see it */
-void package_set_release(struct package_set *set);           /* NULL is fine */
+const char *package_set_name(const struct package_set *set);
+/* One that a sandbox of an earlier server's sees at this path, by its name. NULL: it is gone from the shelf. */
+struct package_set *packages_hold(struct packages *packages, const char *name, const char *path);
+void package_set_release(struct package_set *set); /* NULL is fine */
 
 #endif

@@ -47,6 +47,38 @@ static void add_set(struct session_ref *session, struct package_set *set)
     packages->sets[packages->n_sets++] = (struct held_set){ set };
 }
 
+json_t *session_package_sets(const struct session_ref *session)
+{
+    json_t *sets = json_array();
+    for (size_t i = 0; i < session->packages.n_sets; i++) {
+        const struct package_set *set = session->packages.sets[i].set;
+        json_t *item = json_object();
+        json_put_str(item, "name", package_set_name(set));
+        json_put_str(item, "path", package_set_path(set));
+        json_push(sets, item);
+    }
+    return sets;
+}
+
+bool session_take_packages(struct session_ref *session, const json_t *sets)
+{
+    struct packages *packages = session->sessions->options.packages;
+    size_t i;
+    const json_t *item;
+    if (json_array_size(sets) > session->sessions->options.max_package_sets)
+        return false;
+    json_array_foreach(sets, i, item)
+    {
+        const char *name = json_str(item, "name"), *path = json_str(item, "path");
+        struct package_set *set =
+            packages && name && path ? packages_hold(packages, name, path) : NULL;
+        if (!set)
+            return false;
+        add_set(session, set);
+    }
+    return true;
+}
+
 json_t *session_package_paths(const struct session_ref *session)
 {
     json_t *paths = json_array();
@@ -91,9 +123,11 @@ static void on_output(const char *bytes, size_t len, void *data)
 static void on_done(const struct package_result *result, void *data)
 {
     struct install *install = data;
-    if (result->set)
-        add_set(install->session, result->set);
     install->session->last_used_ms = clock_ms();
+    if (result->set) {
+        add_set(install->session, result->set);
+        session_note(install->session);
+    }
     const struct install_result told = {
         .ok = result->set != NULL,
         .error = result->error,

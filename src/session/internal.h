@@ -3,7 +3,7 @@
  * pool.c owns those that are made ahead of need; run.c owns runs (queue, time limits, outcome);
  * plan.c knows what guests are given; gather.c takes what a run writes, output.c shows it, keep.c puts
  * it into files when it is long; language.c knows how to start an interpreter; kernel.c speaks to
- * Python's; disk.c brings a session's files to the disk and back, where store.c keeps them.
+ * Python's; adopt.c takes over what an earlier server has left; disk.c brings a session's files to the disk and back, where store.c keeps them.
  */
 #ifndef BELLJAR_SESSION_INTERNAL_H
 #define BELLJAR_SESSION_INTERNAL_H
@@ -32,6 +32,7 @@ struct sessions {
     struct session_stats stats;
     struct session_watch watch;
     void *watch_data;
+    bool leaving;      /* the server ends, and what can stay does */
     size_t rest_bytes; /* of output behind the heads, in all runs together */
 };
 
@@ -105,6 +106,9 @@ struct session_ref {
     struct keeper *keeper; /* NULL: nothing was kept yet */
     struct changes told;   /* of the last run that was looked at */
 
+    char *note_name;   /* in the roster; NULL: it ends with the server */
+    uint64_t noted_ms; /* when the note last told of a use */
+
     bool on_disk;                    /* its files outlive it */
     bool loading;                    /* they are on their way into its sandbox */
     bool reopened;                   /* they have come, and no run has been told of it yet */
@@ -140,6 +144,17 @@ struct session_ref *session_find_or_reopen(struct sessions *sessions, const char
                                            enum session_use use, struct err *err);
 /* One that is nobody's, being opened: neither in the table nor counted. The plan has been checked. */
 struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan);
+/* The same without a sandbox. */
+struct session_ref *session_new(struct sessions *sessions, const struct session_plan *plan);
+/* Of one that nobody has seen: as if it had never been. */
+void session_drop(struct session_ref *session);
+/* An agent is there, and is to be heard. `resumes`: it has had another server. */
+void session_connect(struct session_ref *session, struct sandbox *sandbox, bool resumes);
+/* Into the table with one that an earlier server had. */
+void session_readmit(struct session_ref *session, const char *owner, const char *id,
+                     struct stored *stored, uint64_t last_used_ms);
+bool session_is_open(const struct sessions *sessions, const char *owner, const char *id);
+bool sessions_have_room(const struct sessions *sessions, const char *owner);
 /* Its files are there: whoever waits for it goes on. */
 void session_opened(struct session_ref *session);
 /* Used now: the idle clock begins anew. */
@@ -149,6 +164,18 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
 /* Between these it may end, but its memory stays. */
 void session_hold(struct session_ref *session);
 void session_release(struct session_ref *session);
+
+/*** adopt.c ***/
+
+/* Of one that is ready, with its files: from here on it outlives the server, if it may. */
+void session_stay(struct session_ref *session);
+/* The same for one that has done so before. */
+void session_stay_on(struct session_ref *session);
+/* Something has changed that the next server has to know; and: it is being used. */
+void session_note(struct session_ref *session);
+void session_note_used(struct session_ref *session);
+/* It ends; `stays`: with this server only. */
+void session_note_done(struct session_ref *session, bool stays);
 
 /*** pool.c ***/
 
@@ -179,6 +206,8 @@ size_t plan_image(const struct sessions *sessions, const struct session_plan *pl
 int plan_check(const struct sessions *sessions, const struct session_plan *plan, struct err *err);
 /* Fills in env and kernel_config, in place of those that are there. */
 void plan_take(struct session_ref *session, const struct session_plan *plan);
+/* The same from what another server had: takes a copy of its kernel_config. */
+void plan_take_again(struct session_ref *session, const json_t *kernel_config);
 void plan_done(struct session_ref *session);
 
 /*** run.c ***/
@@ -189,6 +218,8 @@ void session_warm_up(struct session_ref *session, uint64_t timeout_ms,
                      void (*on_done)(const struct run_result *result, void *data), void *data);
 /* Starts the next run if there is one and none is running. */
 void session_pump(struct session_ref *session);
+/* Reads the counters; no run begins before they are there. */
+void session_count(struct session_ref *session);
 /* Tells every run of a session that has ended. */
 void session_fail_runs(struct session_ref *session, enum outcome outcome, const char *why);
 
@@ -206,6 +237,8 @@ struct cell {
  * functions below. */
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err);
+/* Goes on with the one that an earlier server had, if it is there. */
+void kernel_resume(struct session_ref *session);
 /* Has a kernel that nobody uses import the modules of the list; pool_on_preloaded() follows. A cell
  * would wait until then. */
 int kernel_preload(struct session_ref *session, struct err *err);
@@ -234,6 +267,9 @@ void session_packages_init(struct session_ref *session);
 /* Ends installs, whose owners are told why, and lets go of what was installed. */
 void session_packages_done(struct session_ref *session, const char *why);
 bool session_is_installing(const struct session_ref *session);
+/* What it has got, for the next server; a new reference. And there: false, some of it is gone. */
+json_t *session_package_sets(const struct session_ref *session);
+bool session_take_packages(struct session_ref *session, const json_t *sets);
 int session_install_in(struct session_ref *session, const char *const *packages, size_t n,
                        const struct install_events *events, void *data, struct install **ret,
                        struct err *err);
@@ -321,6 +357,9 @@ void keep_write(struct keep *keep);
 /* What became of it. NULL is fine here and below. */
 void keep_result(const struct keep *keep, struct run_result *ret);
 void keep_free(struct keep *keep);
+/* How many runs have had something to keep; and one that goes on there. */
+uint64_t keeper_number(const struct keeper *keeper);
+struct keeper *keeper_new(uint64_t number);
 void keeper_free(struct keeper *keeper);
 
 /*** changes.c ***/

@@ -41,6 +41,18 @@ static void remember(struct session_ref *session, const char *path)
     keeper->paths[keeper->count++] = xstrdup(path);
 }
 
+uint64_t keeper_number(const struct keeper *keeper)
+{
+    return keeper ? keeper->number : 0;
+}
+
+struct keeper *keeper_new(uint64_t number)
+{
+    struct keeper *keeper = xcalloc(1, sizeof(*keeper));
+    keeper->number = number;
+    return keeper;
+}
+
 void keeper_free(struct keeper *keeper)
 {
     if (!keeper)
@@ -143,8 +155,9 @@ struct keep *keep_start(struct session_ref *session, const struct gather *gather
                         void (*on_kept)(struct run *run), struct run *run)
 {
     if (!session->keeper)
-        session->keeper = xcalloc(1, sizeof(*session->keeper));
+        session->keeper = keeper_new(0);
     session->keeper->number++;
+    session_note(session);
     struct keep *keep = xcalloc(1, sizeof(*keep));
     keep->session = session;
     keep->on_kept = on_kept;

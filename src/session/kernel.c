@@ -150,6 +150,18 @@ bool kernel_may_be_forked(const struct session_ref *session)
     return session->sessions->options.fork_kernels && !wants_new_interpreter(session);
 }
 
+static const struct link_kernel_events kernel_events = {
+    .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
+};
+
+/* One that has not been given a cell may not have got its configuration either. */
+void kernel_resume(struct session_ref *session)
+{
+    int r = link_kernel_resume(session->agent, &kernel_events, session, &session->cell_number);
+    session->configured = r == 0 && session->cell_number > 0;
+    session->reopened = r == -ESRCH;
+}
+
 /* `joined`: sandbox_add_kernel() has put it there. */
 static int start_kernel(struct session_ref *session, bool joined, struct err *err)
 {
@@ -158,9 +170,6 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
     const char *env[ARRAY_SIZE(always) + 2 * SESSION_ENV_COUNT + 1] = { KERNEL_ENVIRONMENT };
     for (size_t i = 0; session->env[i]; i++)
         env[ARRAY_SIZE(always) + i] = session->env[i];
-    static const struct link_kernel_events events = {
-        .on_message = on_message, .on_output = on_output, .on_gap = on_gap, .on_exit = on_exit_frame
-    };
     const struct link_kernel_spec spec = { .argv = argv,
                                            .env = env,
                                            .cwd = "",
@@ -169,7 +178,7 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
                                            .joined = joined };
     session->joined = joined;
     session->configured = false;
-    return link_kernel_start(session->agent, &spec, &events, session, err);
+    return link_kernel_start(session->agent, &spec, &kernel_events, session, err);
 }
 
 static void put_count(json_t *wanted, const char *key, uint64_t value)

@@ -214,6 +214,15 @@ int plan_check(const struct sessions *sessions, const struct session_plan *plan,
     return r;
 }
 
+void plan_take_again(struct session_ref *session, const json_t *kernel_config)
+{
+    size_t image = session->image;
+    plan_done(session);
+    session->image = image;
+    session->kernel_config = json_deep_copy(kernel_config);
+    session->env = env_words(json_object_get(kernel_config, "env"));
+}
+
 void plan_take(struct session_ref *session, const struct session_plan *plan)
 {
     const struct session_options *options = &session->sessions->options;

@@ -394,6 +394,12 @@ static void on_counted(const struct sandbox_usage *usage, void *data)
     session_pump(session);
 }
 
+void session_count(struct session_ref *session)
+{
+    session->counting = true;
+    ask_counts(session, on_counted, session);
+}
+
 /* After a run that went well nobody waits for the counters but the next run, which must not be blamed
  * for what they say now. */
 static void run_over_well(struct run *run)
@@ -403,7 +409,7 @@ static void run_over_well(struct run *run)
     session->counting = true;
     run_over(run);
     if (session->state != SESSION_ENDED)
-        ask_counts(session, on_counted, session);
+        session_count(session);
     session_release(session);
 }
 

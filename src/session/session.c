@@ -67,6 +67,7 @@ void session_touch(struct session_ref *session)
     list_remove(&session->link);
     list_add_tail(&session->sessions->all, &session->link);
     session->last_used_ms = clock_ms();
+    session_note_used(session);
 }
 
 static struct session_ref *session_look(const struct sessions *sessions, const char *owner,
@@ -87,12 +88,23 @@ struct session_ref *session_find(struct sessions *sessions, const char *owner, c
     return session;
 }
 
+bool session_is_open(const struct sessions *sessions, const char *owner, const char *id)
+{
+    return session_look(sessions, owner, id);
+}
+
 static size_t count_of(const struct sessions *sessions, const char *owner)
 {
     size_t count = 0;
     list_each (struct session_ref, session, &sessions->all, link)
         count += str_eq(session->owner, owner);
     return count;
+}
+
+bool sessions_have_room(const struct sessions *sessions, const char *owner)
+{
+    return sessions->count < sessions->options.max_sessions &&
+           count_of(sessions, owner) < sessions->options.max_sessions_per_owner;
 }
 
 /*** Opening ***/
@@ -107,14 +119,20 @@ static void tell_openers(struct session_ref *session, const char *id, const stru
     }
 }
 
-void session_opened(struct session_ref *session)
+static void tell_opened(struct session_ref *session)
 {
-    session_touch(session);
     session_hold(session);
     tell_openers(session, session->id, NULL);
     if (session->state == SESSION_READY)
         session_pump(session);
     session_release(session);
+}
+
+void session_opened(struct session_ref *session)
+{
+    session_touch(session);
+    session_stay(session);
+    tell_opened(session);
 }
 
 static void on_agent_ready(void *data)
@@ -131,6 +149,21 @@ static void on_agent_ready(void *data)
     pool_pump(pool); /* it waits while others open */
 }
 
+/* That it has been found again is no use of it. */
+static void on_agent_resumed(void *data)
+{
+    struct session_ref *session = data;
+    struct pool *pool = session->sessions->pool;
+    session->state = SESSION_READY;
+    session->sessions->n_opening--;
+    kernel_resume(session);
+    session_stay_on(session);
+    session_count(session);
+    log_info("session %.6s… has been adopted", session->id);
+    tell_opened(session);
+    pool_pump(pool);
+}
+
 static void on_agent_broken(const char *why, void *data)
 {
     struct session_ref *session = data;
@@ -144,6 +177,19 @@ static void on_sandbox_died(struct sandbox *sandbox, void *data)
     session_end(data, OUTCOME_SANDBOX_FAILED, "the sandbox ended unexpectedly");
 }
 
+void session_connect(struct session_ref *session, struct sandbox *sandbox, bool resumes)
+{
+    static const struct link_events fresh = { .on_ready = on_agent_ready,
+                                              .on_broken = on_agent_broken };
+    static const struct link_events again = { .on_ready = on_agent_resumed,
+                                              .on_broken = on_agent_broken };
+    uv_loop_t *loop = session->sessions->loop;
+    session->sandbox = sandbox;
+    sandbox_on_died(sandbox, on_sandbox_died, session);
+    session->agent = resumes ? link_resume(loop, sandbox_take_fd(sandbox), &again, session)
+                             : link_new(loop, sandbox_take_fd(sandbox), &fresh, session);
+}
+
 static void on_started(struct sandbox *sandbox, const struct err *err, void *data)
 {
     struct session_ref *session = data;
@@ -153,14 +199,10 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
         session_end(session, OUTCOME_SANDBOX_FAILED, err->msg);
         return;
     }
-    static const struct link_events events = { .on_ready = on_agent_ready,
-                                               .on_broken = on_agent_broken };
-    session->sandbox = sandbox;
-    sandbox_on_died(sandbox, on_sandbox_died, session);
-    session->agent = link_new(session->sessions->loop, sandbox_take_fd(sandbox), &events, session);
+    session_connect(session, sandbox, /* resumes= */ false);
 }
 
-struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan)
+struct session_ref *session_new(struct sessions *sessions, const struct session_plan *plan)
 {
     struct session_ref *session = xcalloc(1, sizeof(*session));
     session->sessions = sessions;
@@ -176,14 +218,28 @@ struct session_ref *session_begin(struct sessions *sessions, const struct sessio
     list_init(&session->savers);
     list_init(&session->next_savers);
     session_packages_init(session);
+    return session;
+}
+
+void session_drop(struct session_ref *session)
+{
+    session_packages_done(session, "");
+    session->state = SESSION_ENDED;
+    session_hold(session);
+    session_release(session);
+}
+
+struct session_ref *session_begin(struct sessions *sessions, const struct session_plan *plan)
+{
+    struct session_ref *session = session_new(sessions, plan);
     const struct sandbox_plan sandbox = { .limits = session->limits, .image = session->image };
     session->pending = engine_start(sessions->engine, &sandbox, on_started, session);
     return session;
 }
 
 /* From here on it is somebody's: in the table, and counted. `stored`: what it has left on the disk. */
-static void session_admit(struct session_ref *session, const char *owner, const char *id,
-                          struct stored *stored)
+static void enter_table(struct session_ref *session, const char *owner, const char *id,
+                        struct stored *stored)
 {
     struct sessions *sessions = session->sessions;
     session->owner = xstrdup(owner);
@@ -195,9 +251,33 @@ static void session_admit(struct session_ref *session, const char *owner, const 
     sessions->stats.sessions_open++;
     sessions->stats.sessions_total++;
     session_touch(session);
-    kernel_hurry(session);
     session->stored = stored;
+}
+
+/* In the order of the last use. */
+void session_readmit(struct session_ref *session, const char *owner, const char *id,
+                     struct stored *stored, uint64_t last_used_ms)
+{
+    char copy[SESSION_ID_MAX + 1] = "";
+    memcpy(copy, id, strlen(id));
+    enter_table(session, owner, copy, stored);
+    session->last_used_ms = last_used_ms;
+    list_each (struct session_ref, other, &session->sessions->all, link) {
+        if (other == session || other->last_used_ms <= last_used_ms)
+            continue;
+        list_remove(&session->link);
+        list_add_tail(&other->link, &session->link);
+        return;
+    }
+}
+
+static void session_admit(struct session_ref *session, const char *owner, const char *id,
+                          struct stored *stored)
+{
+    enter_table(session, owner, id, stored);
+    kernel_hurry(session);
     session->loading = stored != NULL;
+    session_stay(session); /* one that is ready already */
     if (session->loading && session->state == SESSION_READY)
         disk_load(session);
 }
@@ -276,6 +356,7 @@ struct session_ref *session_make(struct sessions *sessions, const char *owner,
     if (!session)
         session = session_begin(sessions, plan);
     session->on_disk = on_disk;
+    session->transient = use & USE_TRANSIENT;
     session_admit(session, owner, id, stored);
     return session;
 }
@@ -342,10 +423,13 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
         sessions->n_opening -= session->state == SESSION_OPENING;
         sessions->stats.sessions_open--;
     }
+    bool stays = sessions->leaving && session->note_name;
     session->state = SESSION_ENDED;
     list_remove(&session->link);
     list_remove(&session->bucket);
-    if (session->pending)
+    if (session->pending && stays)
+        engine_adopt_leave(session->pending);
+    else if (session->pending)
         engine_start_cancel(session->pending);
 
     auto_free char *words = xstrdup(why); /* it may belong to what is freed below */
@@ -357,8 +441,14 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
-    int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
-    sandbox_retire(steal_ptr(&session->sandbox), stream);
+    if (session->sandbox && stays) {
+        link_free(steal_ptr(&session->agent));
+        sandbox_leave(steal_ptr(&session->sandbox));
+    } else {
+        int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
+        sandbox_retire(steal_ptr(&session->sandbox), stream);
+    }
+    session_note_done(session, stays);
     if (session->owner && sessions->watch.on_end)
         sessions->watch.on_end(session->owner, session->id, sessions->watch_data);
     pool_pump(sessions->pool);
@@ -470,9 +560,17 @@ void sessions_free(struct sessions *sessions)
     if (!sessions)
         return;
     pool_free(steal_ptr(&sessions->pool));
-    while (!list_empty(&sessions->all))
-        session_end(list_first(struct session_ref, &sessions->all, link), OUTCOME_INTERRUPTED,
-                    "the server is shutting down");
+    sessions->leaving = true;
+    size_t left = 0;
+    while (!list_empty(&sessions->all)) {
+        struct session_ref *session = list_first(struct session_ref, &sessions->all, link);
+        left += session->note_name != NULL;
+        session_end(session, OUTCOME_INTERRUPTED, "the server is shutting down");
+    }
+    if (left)
+        log_info("%zu sessions are left to the next server with this state_dir; without one they "
+                 "end after session_timeout",
+                 left);
     timer_free(sessions->sweep);
     disk_free(sessions->disk);
     free(sessions->buckets);

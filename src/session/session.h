@@ -45,8 +45,18 @@ struct session_disk_options {
     uint64_t save_timeout_ms; /* for what a run has changed */
 };
 
+/* Sessions whose sandboxes outlive the server, where the engine can do that (engine_keeps()). */
+struct roster;
+struct session_stay_options {
+    struct roster *roster; /* roster.h; borrowed. NULL: all end with the server */
+    const char *profile;   /* sessions of one profile are not those of another; borrowed */
+    /* Whether an owner can be the same with the next server. */
+    bool (*comes_back)(const char *owner);
+};
+
 struct session_options {
     struct session_disk_options disk;
+    struct session_stay_options stay;
     uint64_t idle_timeout_ms;
     size_t max_sessions, max_sessions_per_owner;
     size_t max_queue; /* runs that wait in one session; one more is refused */
@@ -90,7 +100,10 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
 /* Begins to make kernels ahead; the first run begins it, too. Until then nothing is made, so that a
  * server that is only asked for its tools stays small and answers at once. */
 void sessions_make_ahead(struct sessions *sessions);
-/* Destroys every sandbox. NULL is fine. */
+/* Takes over what earlier servers have left, of what roster_read() says, and takes it out of `notes`. Such a
+ * session is there at once; runs wait until its sandbox has been found again. */
+void sessions_adopt(struct sessions *sessions, json_t *notes);
+/* Destroys every sandbox but those that are left to the next server. NULL is fine. */
 void sessions_free(struct sessions *sessions);
 
 /* How a new session is to be; every member may be left out (0, NULL). Copied. */

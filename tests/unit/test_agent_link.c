@@ -94,15 +94,20 @@ static void on_list(int code, const struct link_entry *entries, size_t count, bo
     note_code(data, code);
 }
 
-static void open_peer(struct peer *peer)
+static void open_peer_as(struct peer *peer, typeof(link_new) *open)
 {
     *peer = (struct peer){ .said = BUF_INIT(1000) };
     int ends[2];
     assert_int_equal(uv_loop_init(&peer->loop), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     static const struct link_events events = { on_ready, on_broken };
-    peer->link = link_new(&peer->loop, ends[0], &events, peer);
+    peer->link = open(&peer->loop, ends[0], &events, peer);
     peer->fd = ends[1];
+}
+
+static void open_peer(struct peer *peer)
+{
+    open_peer_as(peer, link_new);
 }
 
 static void close_peer(struct peer *peer)
@@ -398,6 +403,94 @@ static void test_an_honest_agent_is_heard(void **state)
     close_peer(&peer);
 }
 
+/*** an agent that has stayed ***/
+
+static void say_idle(struct peer *peer, const struct frame_idle *idle)
+{
+    char payload[FRAME_IDLE_SIZE];
+    frame_idle_put(payload, idle);
+    say(peer, FRAME_IDLE, 0, payload, sizeof(payload));
+}
+
+static void test_numbers_and_kernel_go_on_with_another_server(void **state)
+{
+    (void)state;
+    static const struct link_kernel_events events = { .on_output = on_output,
+                                                      .on_exit = on_exit_frame };
+    struct peer peer;
+    uint64_t cells = 0;
+    open_peer_as(&peer, link_resume);
+    say_ready(&peer);
+    hear(&peer);
+    CHECK_STR("a hello is not enough", buf_str(&peer.said), "");
+    say_idle(&peer, &(struct frame_idle){ .program = 41, .file = 7, .kernel = 30, .cells = 5 });
+    hear(&peer);
+    CHECK_STR("ready", buf_str(&peer.said), "r");
+    CHECK_INT("the kernel", link_kernel_resume(peer.link, &events, &peer, &cells), 0);
+    CHECK_INT("its cells", cells, 5);
+    CHECK("alive", link_kernel_alive(peer.link));
+    CHECK_INT("once", link_kernel_resume(peer.link, &events, &peer, &cells), -ENOENT);
+    CHECK_INT("a cell", link_kernel_cell(peer.link, 10, 10, 100, NULL), 0);
+    start_run(&peer);
+    assert_int_equal(link_file_read(peer.link, "f", 0, 4, on_data, &peer, NULL), 0);
+    say(&peer, FRAME_STDOUT, 30, "k", 1);
+    say(&peer, FRAME_STDOUT, 42, "r", 1);
+    say_end(&peer, 8, ENOENT, 0);
+    hear(&peer);
+    CHECK_STR("heard", buf_str(&peer.said), "roo<2>");
+    close_peer(&peer);
+}
+
+static void test_a_kernel_that_is_gone_is_told_from_one_that_never_was(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        struct peer peer;
+        uint64_t cells;
+        open_peer_as(&peer, link_resume);
+        say_ready(&peer);
+        say_idle(&peer, &(struct frame_idle){ .program = 2, .lost = lost });
+        hear(&peer);
+        CHECK_INT("none",
+                  link_kernel_resume(peer.link, &(struct link_kernel_events){ 0 }, &peer, &cells),
+                  lost ? -ESRCH : -ENOENT);
+        close_peer(&peer);
+    }
+}
+
+static void test_a_lie_about_what_was_left_ends_the_stream(void **state)
+{
+    (void)state;
+    static const struct frame_idle good = { .program = 2 },
+                                   cannot_go_on = { .program = UINT32_MAX };
+    static const struct {
+        const char *name;
+        typeof(link_new) *open;
+        const struct frame_idle *first, *second;
+        const char *why;
+    } cases[] = {
+        { "of a new agent", link_new, &good, NULL, "the agent says of itself what cannot be" },
+        { "twice", link_resume, &good, &good, "the agent says of itself what cannot be" },
+        { "all used up", link_resume, &cannot_go_on, NULL,
+          "the agent says of itself what cannot be" },
+        { "work before it", link_resume, NULL, NULL, "the agent spoke before it was asked" },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct peer peer;
+        open_peer_as(&peer, cases[i].open);
+        say_ready(&peer);
+        if (cases[i].first)
+            say_idle(&peer, cases[i].first);
+        else
+            say(&peer, FRAME_STDOUT, 1, "x", 1);
+        if (cases[i].second)
+            say_idle(&peer, cases[i].second);
+        hear(&peer);
+        CHECK_STR(cases[i].name, peer.why, cases[i].why);
+        close_peer(&peer);
+    }
+}
+
 static void test_work_that_was_cut_off_is_asked_for_again(void **state)
 {
     (void)state;
@@ -635,6 +728,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_lie_ends_the_stream_and_all_that_is_open),
         cmocka_unit_test(test_an_honest_agent_is_heard),
+        cmocka_unit_test(test_numbers_and_kernel_go_on_with_another_server),
+        cmocka_unit_test(test_a_kernel_that_is_gone_is_told_from_one_that_never_was),
+        cmocka_unit_test(test_a_lie_about_what_was_left_ends_the_stream),
         cmocka_unit_test(test_work_that_was_cut_off_is_asked_for_again),
         cmocka_unit_test(test_words_of_the_agent_are_shown_as_text),
         cmocka_unit_test(test_a_link_may_be_freed_at_any_time),

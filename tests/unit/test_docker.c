@@ -73,6 +73,45 @@ static void missing_certificates_are_named(void **state)
 
 /*** What it answers ***/
 
+static void a_process_has_a_name_of_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *body;
+        int want;
+    } cases[] = {
+        { "one", "{\"Id\":\"00ffab12\"}", 0 },
+        { "longest",
+          "{\"Id\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"}", 0 },
+        { "too long",
+          "{\"Id\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0\"}",
+          -EPROTO },
+        { "empty", "{\"Id\":\"\"}", -EPROTO },
+        { "a path", "{\"Id\":\"ab/../cd\"}", -EPROTO },
+        { "a line", "{\"Id\":\"ab\\r\\nX: y\"}", -EPROTO },
+        { "none", "{}", -EPROTO },
+        { "a number", "{\"Id\":7}", -EPROTO },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char id[DOCKER_EXEC_ID];
+        struct err err = { 0 };
+        const struct docker_reply reply = reply_of(201, cases[i].body);
+        CHECK_INT(cases[i].name, docker_read_exec(&reply, id, &err), cases[i].want);
+    }
+}
+
+static void a_helper_is_never_who_guests_are(void **state)
+{
+    (void)state;
+    static const uint32_t guests[] = { 1000, 65532, 65533, 65534, 524288 };
+    for (size_t i = 0; i < ARRAY_SIZE(guests); i++) {
+        auto_json *json = container_helper_exec_json(guests[i]);
+        auto_free char *guest = xasprintf("%u:%u", guests[i], guests[i]);
+        CHECK("somebody", json_str(json, "User") && !str_has_prefix(json_str(json, "User"), "0:"));
+        CHECK(guest, !str_eq(json_str(json, "User"), guest));
+    }
+}
+
 static void the_interface_is_what_both_know(void **state)
 {
     (void)state;
@@ -623,6 +662,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_are_taken_apart),
         cmocka_unit_test(missing_certificates_are_named),
+        cmocka_unit_test(a_process_has_a_name_of_digits),
+        cmocka_unit_test(a_helper_is_never_who_guests_are),
         cmocka_unit_test(the_interface_is_what_both_know),
         cmocka_unit_test(facts_are_read),
         cmocka_unit_test(refusals_have_words_and_remedies),

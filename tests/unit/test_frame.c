@@ -118,6 +118,48 @@ static void test_payloads_come_back_as_they_went(void **state)
     CHECK_INT("end more", end2.more, true);
 }
 
+static int keep_of(uint64_t keep_ms, uint64_t grace_ms)
+{
+    char wire[FRAME_KEEP_SIZE];
+    struct frame_keep out = { 0 };
+    frame_keep_put(wire, &(struct frame_keep){ keep_ms, grace_ms });
+    const struct frame frame = payload(wire, sizeof(wire));
+    int r = frame_keep_get(&frame, &out);
+    CHECK("as it went", r < 0 || (out.keep_ms == keep_ms && out.grace_ms == grace_ms));
+    return r;
+}
+
+static int idle_of(const struct frame_idle *idle)
+{
+    char wire[FRAME_IDLE_SIZE];
+    struct frame_idle out = { 0 };
+    frame_idle_put(wire, idle);
+    const struct frame frame = payload(wire, sizeof(wire));
+    int r = frame_idle_get(&frame, &out);
+    CHECK("as it went", r < 0 || (out.program == idle->program && out.file == idle->file &&
+                                  out.kernel == idle->kernel && out.cells == idle->cells &&
+                                  out.lost == idle->lost));
+    return r;
+}
+
+static void test_what_goes_from_stream_to_stream_is_bounded(void **state)
+{
+    (void)state;
+    CHECK_INT("least", keep_of(1, 0), FRAME_KEEP_SIZE);
+    CHECK_INT("most", keep_of(FRAME_KEEP_MAX_MS, FRAME_KEEP_MAX_MS), FRAME_KEEP_SIZE);
+    CHECK_INT("not at all", keep_of(0, 1), -EPROTO);
+    CHECK_INT("too long", keep_of(FRAME_KEEP_MAX_MS + 1, 1), -EPROTO);
+    CHECK_INT("too much grace", keep_of(1, FRAME_KEEP_MAX_MS + 1), -EPROTO);
+
+    CHECK_INT("nothing yet", idle_of(&(struct frame_idle){ 0 }), FRAME_IDLE_SIZE);
+    CHECK_INT("a kernel", idle_of(&(struct frame_idle){ 7, 9, 3, 5, false }), FRAME_IDLE_SIZE);
+    CHECK_INT("lost", idle_of(&(struct frame_idle){ 7, 9, 0, 0, true }), FRAME_IDLE_SIZE);
+    CHECK_INT("later than the last", idle_of(&(struct frame_idle){ 7, 9, 8, 5, false }), -EPROTO);
+    CHECK_INT("cells of none", idle_of(&(struct frame_idle){ 7, 9, 0, 5, false }), -EPROTO);
+    CHECK_INT("lost and there", idle_of(&(struct frame_idle){ 7, 9, 3, 5, true }), -EPROTO);
+    CHECK_INT("cells", idle_of(&(struct frame_idle){ 7, 9, 3, UINT64_MAX, false }), -EPROTO);
+}
+
 /* Each decoder, given every length from nothing to a byte too much. */
 static void test_a_payload_of_another_length_is_refused(void **state)
 {
@@ -134,7 +176,11 @@ static void test_a_payload_of_another_length_is_refused(void **state)
             struct frame_file file;
             struct frame_entry entry;
             struct frame_file_end end;
+            struct frame_keep keep;
+            struct frame_idle idle;
         } out;
+        CHECK_INT("keep of nothing", frame_keep_get(&frame, &out.keep), -EPROTO);
+        CHECK_INT("idle", frame_idle_get(&frame, &out.idle) > 0, len == FRAME_IDLE_SIZE);
         CHECK_INT("hello", frame_hello_get(&frame, &out.hello) > 0, len == FRAME_HELLO_SIZE);
         CHECK_INT("run of nothing", frame_run_get(&frame, &out.run), -EPROTO);
         CHECK_INT("gap of nothing", frame_gap_get(&frame, &out.gap), -EPROTO);
@@ -283,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_the_bytes_are_little_endian_and_fixed),
         cmocka_unit_test(test_a_frame_that_is_too_long_is_refused_at_its_length),
         cmocka_unit_test(test_payloads_come_back_as_they_went),
+        cmocka_unit_test(test_what_goes_from_stream_to_stream_is_bounded),
         cmocka_unit_test(test_a_payload_of_another_length_is_refused),
         cmocka_unit_test(test_values_that_nobody_may_send_are_refused),
         cmocka_unit_test(test_paths_are_made_clean_or_refused),

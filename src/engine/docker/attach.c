@@ -322,12 +322,13 @@ static void pump(struct docker_attach *attach)
         }
         moved = received | sent | read_socket(attach);
     }
-    if (moved)
+    bool opened = !was_open && attach->state == ATTACH_OPEN;
+    bool first = attach->heard && !attach->told && !opened;
+    if (moved || (opened && attach->heard)) /* output that came with the head is told of next */
         timer_start(attach->again, 0);
     watch(attach);
-    bool first = attach->heard && !attach->told;
     attach->told |= first;
-    if (!was_open && attach->state == ATTACH_OPEN)
+    if (opened)
         attach->events.on_open(attach->data);
     else if (first)
         attach->events.on_first(attach->data);
@@ -416,8 +417,8 @@ static void connect_to_engine(struct docker_attach *attach)
 }
 
 struct docker_attach *docker_attach_new(uv_loop_t *loop, const struct docker_api *api,
-                                        const char *container, const struct buf *before, int fd,
-                                        uint64_t timeout_ms,
+                                        const char *path, const char *body,
+                                        const struct buf *before, int fd, uint64_t timeout_ms,
                                         const struct docker_attach_events *events, void *data)
 {
     struct docker_attach *attach = xcalloc(1, sizeof(*attach));
@@ -432,10 +433,11 @@ struct docker_attach *docker_attach_new(uv_loop_t *loop, const struct docker_api
     attach->before = attach->complaint = BUF_INIT(BUF_NO_CEILING); /* … and by their makers */
     (void)buf_add(&attach->before, before->data, before->len);
     (void)buf_printf(&attach->to_engine,
-                     "POST %s/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\n"
+                     "POST %s%s HTTP/1.1\r\n"
                      "Host: docker\r\nUser-Agent: belljar/" BELLJAR_VERSION "\r\n"
-                     "Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n",
-                     docker_api_prefix(api), container);
+                     "Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %zu\r\n\r\n%s",
+                     docker_api_prefix(api), path, strlen(body), body);
     attach->again = timer_new(loop, go_on, attach);
     attach->patience = timer_new(loop, lose_patience, attach);
     timer_start(attach->patience, timeout_ms);

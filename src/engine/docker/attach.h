@@ -18,10 +18,11 @@ struct docker_attach_events {
     void (*on_end)(const struct err *err, void *data);
 };
 
-/* `before` (copied) goes to the container ahead of what comes from the socket. Takes `fd`. */
+/* Asks for it with `path` and `body` (JSON; "" : none). `before` (copied) goes to the container ahead of what comes
+ * from the socket. Takes `fd`. */
 struct docker_attach *docker_attach_new(uv_loop_t *loop, const struct docker_api *api,
-                                        const char *container, const struct buf *before, int fd,
-                                        uint64_t timeout_ms,
+                                        const char *path, const char *body,
+                                        const struct buf *before, int fd, uint64_t timeout_ms,
                                         const struct docker_attach_events *events, void *data);
 /* Closes both sides; no callback afterwards. NULL is fine. The container's input ends with it. */
 void docker_attach_free(struct docker_attach *attach);

@@ -64,6 +64,10 @@ void box_free(struct box *box)
 static void give_up(struct box *box, const struct err *err)
 {
     struct err copy = *err; /* it may belong to what is freed */
+    if (box->adopting) {
+        box_adopted(box, &copy);
+        return;
+    }
     (void)err_wrap(&copy, "start a container");
     box_failed(box, &copy);
 }
@@ -84,7 +88,10 @@ static void saw(struct box *box, bool *fact)
         return;
     timer_stop(box->patience);
     box->state = BOX_READY;
-    box_made(box);
+    if (box->adopting)
+        box_adopted(box, NULL);
+    else
+        box_made(box);
 }
 
 static void on_first(void *data)
@@ -154,11 +161,9 @@ static struct container_plan container_plan(const struct box *box)
                                     .limits = box->plan.limits };
 }
 
-static void attach(struct box *box)
+static void attach(struct box *box, const char *path, const char *body, const struct buf *before,
+                   const struct docker_attach_events *events)
 {
-    static const struct docker_attach_events events = { .on_open = on_open,
-                                                        .on_first = on_first,
-                                                        .on_end = on_end };
     struct docker *docker = box->docker;
     int ends[2];
     struct err err;
@@ -167,13 +172,10 @@ static void attach(struct box *box)
         give_up(box, &err);
         return;
     }
-    const struct container_plan plan = container_plan(box);
-    auto_buf setup = BUF_INIT(BUF_NO_CEILING);
-    container_setup(&plan, &docker->filter, &setup);
     box->base.fd = ends[0];
     box->state = BOX_ATTACHING;
-    box->attach = docker_attach_new(docker->loop, docker->api, box->name, &setup, ends[1],
-                                    docker->timeout_ms, &events, box);
+    box->attach = docker_attach_new(docker->loop, docker->api, path, body, before, ends[1],
+                                    docker->timeout_ms, events, box);
 }
 
 static void on_created(const struct docker_reply *reply, void *data)
@@ -182,10 +184,18 @@ static void on_created(const struct docker_reply *reply, void *data)
     struct err err;
     box->call = NULL;
     box->unsure = !reply->status;
-    if (docker_expect(reply, "create it", &err) < 0)
+    if (docker_expect(reply, "create it", &err) < 0) {
         give_up(box, &err);
-    else
-        attach(box);
+        return;
+    }
+    const struct container_plan plan = container_plan(box);
+    auto_buf setup = BUF_INIT(BUF_NO_CEILING);
+    container_setup(&plan, &box->docker->filter, &setup);
+    auto_free char *path =
+        xasprintf("/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", box->name);
+    attach(box, path, "", &setup,
+           &(struct docker_attach_events){
+               .on_open = on_open, .on_first = on_first, .on_end = on_end });
 }
 
 void box_begin(struct box *box)
@@ -200,6 +210,8 @@ void box_begin(struct box *box)
     auto_json *json = container_json(&plan);
     auto_free char *text = json_text(json);
     auto_free char *path = xasprintf("/containers/create?name=%s", box->name);
+    box->uid = plan.uid;
+    memcpy(box->image, plan.image->id, sizeof(box->image));
     box->state = BOX_CREATING;
     box->started = box->spoke = box->ended = false;
     box->unsure = true;
@@ -207,6 +219,51 @@ void box_begin(struct box *box)
                             &(struct docker_request){
                                 .method = "POST", .path = path, .body = text, .len = strlen(text) },
                             on_created, box);
+}
+
+/*** Adopting: a second process in a container that is there; agent/stay.h says what for ***/
+
+static void on_joining(void *data)
+{
+    const struct box *box = data;
+    timer_start(box->patience, box->docker->timeout_ms);
+}
+
+static void on_exec(const struct docker_reply *reply, void *data)
+{
+    struct box *box = data;
+    char id[DOCKER_EXEC_ID];
+    struct err err;
+    box->call = NULL;
+    if (docker_expect(reply, "start a process in it", &err) < 0 ||
+        docker_read_exec(reply, id, &err) < 0) {
+        give_up(box, &err);
+        return;
+    }
+    auto_free char *path = xasprintf("/exec/%s/start", id);
+    const struct buf nothing = BUF_INIT(0);
+    attach(box, path, "{\"Detach\":false,\"Tty\":false}", &nothing,
+           &(struct docker_attach_events){
+               .on_open = on_joining, .on_first = on_first, .on_end = on_end });
+}
+
+void box_adopt(struct box *box)
+{
+    auto_json *json = container_helper_exec_json(box->uid);
+    auto_free char *text = json_text(json);
+    auto_free char *path = xasprintf("/containers/%s/exec", box->name);
+    box->state = BOX_STARTING;
+    box->started = true;
+    box->call = docker_call(box->docker->api,
+                            &(struct docker_request){
+                                .method = "POST", .path = path, .body = text, .len = strlen(text) },
+                            on_exec, box);
+}
+
+void box_leave(struct box *box)
+{
+    box->name[0] = '\0';
+    box_free(box);
 }
 
 /*** While it is there ***/

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { HELPER_UID = 65533 }; /* of no guest: ranges end below, and docker.user is looked at */
+
 /* As the OCI's list has it, and what else tells about the host. Of /sys only the sandbox's own cgroup is
  * left, by which the agent sees what the kernel has counted: a mount over all of /sys would hide that, too. */
 static const char *const masked[] = {
@@ -247,6 +249,16 @@ json_t *container_helper_json(const struct container_plan *plan, const char *nam
     json_put(json, "Labels", labels(plan));
     json_put(json, "HostConfig", host);
     return json;
+}
+
+json_t *container_helper_exec_json(uint32_t guest_uid)
+{
+    char user[32];
+    uint32_t uid = guest_uid == HELPER_UID ? HELPER_UID - 1 : HELPER_UID;
+    (void)snprintf(user, sizeof(user), "%u:%u", uid, uid);
+    return json_pack("{s:b,s:b,s:b,s:b,s:s,s:[s,s]}", "AttachStdin", 1, "AttachStdout", 1,
+                     "AttachStderr", 1, "Tty", 0, "User", user, "Cmd",
+                     CONTAINER_AGENT_DIR "/" CONTAINER_AGENT_NAME, AGENT_JOIN);
 }
 
 /*** The agent's set-up ***/

@@ -35,6 +35,10 @@ json_t *container_json(const struct container_plan *plan);
 json_t *container_helper_json(const struct container_plan *plan, const char *volume,
                               const char *target);
 
+/* The body of POST /containers/NAME/exec: the agent's helper (agent/stay.h), in a container whose guests have
+ * this uid; a new reference. */
+json_t *container_helper_exec_json(uint32_t guest_uid);
+
 /* What the agent reads first (agent/setup.h): `filter` is for its guests. */
 struct seccomp_program;
 void container_setup(const struct container_plan *plan, const struct seccomp_program *filter,

@@ -39,6 +39,14 @@ void dead_free(struct dead *dead)
     free(dead);
 }
 
+bool dead_has(const struct dead *dead, const char *id)
+{
+    for (size_t i = 0; i < json_array_size(dead->ids); i++)
+        if (str_eq(json_string_value(json_array_get(dead->ids, i)), id))
+            return true;
+    return false;
+}
+
 static const char *next_id(const struct dead *dead)
 {
     return json_string_value(json_array_get(dead->ids, dead->next));
@@ -59,6 +67,8 @@ static void on_list(const struct docker_reply *reply, void *data)
         log_debug("%s", err.msg); /* it is asked again */
     json_object_foreach(names, name, unused)
     {
+        if (docker_spares(dead->docker, name))
+            continue;
         log_info("removing %s, which was made for a server that is dead", name);
         grave_add(dead->docker, name, /* slot= */ -1, /* unsure= */ false);
     }

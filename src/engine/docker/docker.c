@@ -9,7 +9,7 @@
  * Then the making is tried again, once; so a caller hears what is really wrong.
  *
  * Who dies with whom: a container's input ends with the connection to this server, however that dies; its
- * agent exits then, and the engine removes what has exited. What is left all the same (containers that were
+ * agent exits then, unless it was told to stay (adopt.c), and the engine removes what has exited. What is left all the same (containers that were
  * never started, an engine that was down) is found by the label of its instance: by us as long as we live,
  * else by the next start with the same state directory.
  */
@@ -30,7 +30,6 @@
 enum {
     BURY_MS = 1000,
     CLOSE_MS = 10 * 1000, /* for the removal of all containers at the end */
-    DEAD_MAX = 64,        /* instances that one start cleans up after */
     /* In an engine with a user namespace of its own there are 65536 ids, of which images use the lower
      * ones. */
     MAPPED_UID_BASE = 20000,
@@ -68,6 +67,15 @@ void docker_free_slot(struct docker *docker, int slot)
 {
     if (slot >= 0)
         docker->taken[slot] = 0;
+}
+
+int docker_claim_slot(struct docker *docker, uint32_t uid)
+{
+    if (!docker->own_uids || uid < docker->uid_base || uid - docker->uid_base >= docker->uid_count)
+        return -1;
+    uint32_t slot = uid - docker->uid_base;
+    docker->taken[slot] = 1;
+    return (int)slot;
 }
 
 /* "1000" or "1000:1000", as the table of options has checked. */
@@ -267,6 +275,19 @@ void box_ended(struct box *box)
     }
 }
 
+void box_adopted(struct box *box, const struct err *err)
+{
+    const struct engine_pending adoption = box->adoption;
+    struct docker *docker = box->docker;
+    box->adopting = false;
+    if (err)
+        box_free(box);
+    docker->base.stats.sandboxes_open += !err;
+    docker->base.stats.failures_total += !!err;
+    adopt_pump(docker);
+    adoption.on_started(err ? NULL : &box->base, err, adoption.data);
+}
+
 static int make(void *data, const struct sandbox_plan *plan, struct err *err)
 {
     struct docker *docker = data;
@@ -298,6 +319,14 @@ static struct engine_pending *docker_start(struct engine *engine, const struct s
 
 static void docker_cancel(struct engine_pending *pending)
 {
+    list_each (struct box, box, &docker_of(pending->engine)->boxes, link) {
+        if (box->adopting && &box->adoption == pending) {
+            struct docker *docker = box->docker;
+            box_free(box);
+            adopt_pump(docker);
+            return;
+        }
+    }
     broker_cancel(docker_of(pending->engine)->broker, pending);
 }
 
@@ -322,6 +351,14 @@ static void docker_destroy(struct sandbox *sandbox)
 {
     docker_of(sandbox->engine)->base.stats.sandboxes_open--;
     box_free(box_of(sandbox));
+}
+
+static void docker_leave(struct sandbox *sandbox)
+{
+    struct docker *docker = docker_of(sandbox->engine);
+    docker->base.stats.sandboxes_open--;
+    docker->leaves_kept = true;
+    box_leave(box_of(sandbox));
 }
 
 static int docker_list_all(const struct engine_options *options, json_t *ret, struct err *err)
@@ -389,9 +426,12 @@ static void remove_everything(struct docker *docker)
         !docker_remove_all(docker->target, docker_prepared(docker)->facts.api, names, CLOSE_MS);
     if (docker->guests)
         return; /* the instance is the guests' engine's */
-    if (!docker->leaves_some)
+    if (!docker->leaves_some && !docker->leaves_kept) {
         instance_remove(&docker->instance);
-    else
+        for (size_t i = 0; i < docker->n_heirs; i++)
+            instance_remove(&docker->heirs[i]);
+    }
+    if (docker->leaves_some)
         log_info("containers may be left; the next start with this state_dir removes them");
 }
 
@@ -401,8 +441,10 @@ static void docker_close(struct engine *engine)
     leave_refresh(docker);
     dead_free(docker->dead);
     broker_free(docker->broker);
+    docker->leaves_kept |= !list_empty(&docker->kept);
     if (docker->api)
         remove_everything(docker);
+    kept_done(docker);
     if (docker->guests)
         docker->guests->installers = NULL;
     timer_free(docker->bury);
@@ -472,9 +514,9 @@ static int keep_access(struct docker *docker, struct err *err)
 }
 
 /* Asks the engine; cleans up after servers that are dead. */
-static int prepare(struct docker *docker, struct err *err)
+static int prepare(struct docker *docker, const struct engine_options *open, struct err *err)
 {
-    struct instance dead[DEAD_MAX];
+    struct instance dead[DOCKER_DEAD_MAX];
     const struct prepare_options options = { .target = docker->target,
                                              .images = docker->images.items,
                                              .n_images = docker->images.count,
@@ -483,9 +525,18 @@ static int prepare(struct docker *docker, struct err *err)
     int r = docker_prepare(&options, &docker->prepared, err);
     if (r < 0)
         return r;
-    size_t n_dead = instance_take_dead(&docker->instance, dead, DEAD_MAX);
+    size_t n_dead = instance_take_dead(&docker->instance, dead, DOCKER_DEAD_MAX);
     docker->dead = dead_new(docker, dead, n_dead);
-    docker_clean_dead(&options, docker->prepared.facts.api, dead, n_dead);
+    docker->adopts = open->adopts;
+    kept_choose(docker, open->kept, dead, n_dead);
+    auto_json *spared = kept_names(docker);
+    docker_clean_dead(&options, docker->prepared.facts.api, dead, n_dead, spared);
+    kept_found(docker, spared);
+    for (size_t i = 0; i < n_dead; i++)
+        if (dead[i].lock >= 0 && docker->adopts)
+            docker->heirs[docker->n_heirs++] = dead[i];
+        else
+            instance_close(&dead[i]);
     return 0;
 }
 
@@ -512,12 +563,13 @@ static int open_parts(struct docker *docker, const struct engine_options *option
                           &docker->instance, err);
     if (r < 0)
         return r;
-    r = docker->guests ? 0 : prepare(docker, err);
+    r = docker->guests ? 0 : prepare(docker, options, err);
     if (r == 0)
         r = build_filter(docker, err);
     if (r < 0)
         return r;
     choose_users(docker, options);
+    kept_claim(docker);
     docker->base.layers = layers_of(docker);
     return check_layers(docker->base.layers, options->allow_missing, err);
 }
@@ -538,6 +590,7 @@ static int docker_open(uv_loop_t *loop, const struct engine_options *options, st
     if (options->network)
         docker->guests = docker_of(options->network->guests);
     docker_packages_open(docker, &options->packages);
+    list_init(&docker->kept);
     list_init(&docker->boxes);
     list_init(&docker->held_back);
     list_init(&docker->graves);
@@ -584,4 +637,11 @@ const struct engine_ops docker_engine_ops = {
     .origin = docker_origin,
     .usage = docker_usage,
     .destroy = docker_destroy,
+    .note = docker_note,
+    .leave = docker_leave,
+    .has_kept = docker_has_kept,
+    .adopt = docker_adopt,
+    .adopt_leave = docker_adopt_leave,
+    .drop_kept = docker_drop_kept,
+    .is_stale = docker_is_stale,
 };

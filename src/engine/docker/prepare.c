@@ -303,8 +303,25 @@ bool docker_remove_all(const struct docker_target *target, const char *api, json
     return gone;
 }
 
+/* Moves the names of those that stay out of `names`; how many. */
+static size_t take_spared(json_t *names, json_t *spared)
+{
+    size_t count = 0;
+    const char *name;
+    json_t *unused;
+    json_object_foreach(spared, name, unused)
+    {
+        if (json_object_del(names, name) < 0)
+            continue;
+        (void)json_object_set_new(spared, name, json_true());
+        count++;
+    }
+    return count;
+}
+
 /* False: the engine does not tell, or does not obey. */
-static bool clean_one(const struct prepare_options *options, const char *api, const char *id)
+static bool clean_one(const struct prepare_options *options, const char *api, const char *id,
+                      json_t *spared, size_t *ret_spared)
 {
     struct asker asker;
     struct err err;
@@ -323,18 +340,23 @@ static bool clean_one(const struct prepare_options *options, const char *api, co
         log_warning("what instance %s has left cannot be seen: %s", id, err.msg);
         return false;
     }
+    *ret_spared = take_spared(names, spared);
     if (json_object_size(names))
         log_info("removing %zu containers that instance %s has left", json_object_size(names), id);
     return docker_remove_all(options->target, api, names, options->timeout_ms);
 }
 
 void docker_clean_dead(const struct prepare_options *options, const char *api,
-                       struct instance *dead, size_t count)
+                       struct instance *dead, size_t count, json_t *spared)
 {
     for (size_t i = 0; i < count; i++) {
+        size_t stay = 0;
         /* The engine may still be at work on what it asked for last; then the next start looks again. */
         bool settled = instance_age_ms(&dead[i]) > options->timeout_ms + DOCKER_UNSURE_MS;
-        if (clean_one(options, api, dead[i].id) && settled)
+        bool clean = clean_one(options, api, dead[i].id, spared, &stay);
+        if (stay)
+            continue;
+        if (clean && settled)
             instance_remove(&dead[i]);
         instance_close(&dead[i]);
     }

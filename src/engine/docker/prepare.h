@@ -44,10 +44,11 @@ int docker_look(const struct prepare_options *options, struct docker_facts *ret,
 /* Adds to `ret` what containers of belljar servers there are, as docker_read_list() says. */
 int docker_list(const struct prepare_options *options, json_t *ret, struct err *err);
 
-/* Removes the containers of instances whose servers are dead, and forgets these if nothing more can come of them;
- * closes them all. */
+/* Removes the containers of instances whose servers are dead, and forgets these if nothing more can come of
+ * them. Containers that are members of `spared`, an object, stay, and become true there; instances that have some
+ * stay open, and all others are closed. */
 void docker_clean_dead(const struct prepare_options *options, const char *api,
-                       struct instance *dead, size_t count);
+                       struct instance *dead, size_t count, json_t *spared);
 
 /* Removes containers, all at once, within `limit_ms`. `names` is an object of their names; true: the engine
  * may still be about to make it, and its not being there proves nothing for a while. False: some may be

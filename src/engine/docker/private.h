@@ -13,7 +13,7 @@
 #include "engine/docker/prepare.h"
 #include "engine/native/seccomp.h"
 
-enum { DOCKER_NAME = 96 };
+enum { DOCKER_NAME = 96, DOCKER_DEAD_MAX = 64 /* instances that one start cleans up after */ };
 
 struct image_names {
     const char **items;
@@ -41,6 +41,12 @@ struct docker {
     uint32_t uid_base, uid_count, uid_next;
     uint32_t uid, gid;    /* without */
     unsigned char *taken; /* by number of the uid */
+
+    bool adopts;                            /* else these are another server's */
+    struct list kept;                       /* struct kept: of dead servers, to be adopted */
+    struct instance heirs[DOCKER_DEAD_MAX]; /* whose containers we have adopted, or may */
+    size_t n_heirs;
+    bool leaves_kept; /* some are left to the next server */
 
     struct list boxes;       /* struct box */
     struct list held_back;   /* struct box that wait for `refresh` */
@@ -81,16 +87,20 @@ struct box {
     struct sandbox_plan plan;
     char name[DOCKER_NAME]; /* of its container; "" : none was asked for */
     int slot;               /* of its uid; -1: it has none of its own */
-    bool again;             /* its first attempt has failed */
-    bool unsure;            /* the engine has been asked to make it, and has not answered */
-    bool started, spoke;    /* what has been seen of it */
-    bool ended;             /* its connection has, before the engine has said that it is started */
-    struct err end;         /* the same: how */
+    uint32_t uid;
+    char image[sizeof(((struct docker_image *)NULL)->id)]; /* its id */
+    bool again;                                            /* its first attempt has failed */
+    bool unsure;         /* the engine has been asked to make it, and has not answered */
+    bool started, spoke; /* what has been seen of it */
+    bool ended;          /* its connection has, before the engine has said that it is started */
+    struct err end;      /* the same: how */
     struct docker_call *call;
     struct docker_attach *attach;
     struct timer *patience; /* for the agent's first word */
     struct timer *later;    /* what must be told from the loop */
     bool dead, told;
+    bool adopting; /* it is another server's, and not ours yet */
+    struct engine_pending adoption;
     sandbox_added_fn *on_added; /* NULL: nobody waits */
     void *on_added_data;
     struct list usages; /* struct usage */
@@ -105,6 +115,10 @@ void box_begin(struct box *box);
 void box_clear(struct box *box);
 /* The same, and the box is gone. */
 void box_free(struct box *box);
+/* Joins the agent of a dead server's container, whose name it has; `adoption` is told how it went. */
+void box_adopt(struct box *box);
+/* The box is gone, its container stays. */
+void box_leave(struct box *box);
 void box_add_kernel(struct box *box, sandbox_added_fn *on_added, void *data);
 void box_usage(struct box *box, sandbox_usage_fn *on_usage, void *data);
 
@@ -115,6 +129,36 @@ void box_failed(struct box *box, const struct err *err);
 /* A container that was made has ended. */
 void box_ended(struct box *box);
 void docker_free_slot(struct docker *docker, int slot);
+/* The slot of a uid that is in use; -1: it is none of our range. */
+int docker_claim_slot(struct docker *docker, uint32_t uid);
+/* An adoption is over: with the box, or with NULL and why. */
+void box_adopted(struct box *box, const struct err *err);
+
+/*** adopt.c ***/
+
+/* Chooses from notes; `dead` are the instances that are ours to clean up after. */
+void kept_choose(struct docker *docker, const json_t *notes, const struct instance *dead,
+                 size_t n_dead);
+/* Their names, as an object for docker_clean_dead(). */
+json_t *kept_names(const struct docker *docker);
+/* The engine does not have those that are not true in `found`. */
+void kept_found(struct docker *docker, const json_t *found);
+/* Their users are taken, from when we know which are ours. */
+void kept_claim(struct docker *docker);
+/* Kept, or adopted. */
+bool docker_spares(const struct docker *docker, const char *name);
+json_t *docker_note(const struct sandbox *sandbox);
+bool docker_has_kept(const struct engine *engine, const json_t *note,
+                     const struct sandbox_plan *plan);
+struct engine_pending *docker_adopt(struct engine *engine, const json_t *note,
+                                    const struct sandbox_plan *plan, engine_started_fn *on_started,
+                                    void *data);
+/* Begins with those that wait, as many as may. */
+void adopt_pump(struct docker *docker);
+void docker_adopt_leave(struct engine_pending *pending);
+void docker_drop_kept(struct engine *engine);
+bool docker_is_stale(const struct engine *engine, const json_t *note);
+void kept_done(struct docker *docker);
 
 /*** dead.c ***/
 
@@ -122,6 +166,7 @@ void docker_free_slot(struct docker *docker, int slot);
  * still makes for them. */
 struct dead *dead_new(struct docker *docker, const struct instance *instances, size_t count);
 void dead_watch(struct dead *dead);
+bool dead_has(const struct dead *dead, const char *id); /* one of these instances */
 void dead_free(struct dead *dead);
 
 /*** packages.c ***/

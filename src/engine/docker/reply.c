@@ -309,6 +309,21 @@ int docker_read_names(const struct docker_reply *reply, const char *label, const
     return r;
 }
 
+int docker_read_exec(const struct docker_reply *reply, char ret[static DOCKER_EXEC_ID],
+                     struct err *err)
+{
+    auto_json *json = NULL;
+    int r = docker_read_object(reply, &json, err);
+    if (r < 0)
+        return r;
+    const char *id = json_str(json, "Id");
+    size_t len = id ? strspn(id, "0123456789abcdef") : 0;
+    if (len == 0 || len >= DOCKER_EXEC_ID || id[len])
+        return err_set(err, EPROTO, "the container engine named a process as none is named");
+    memcpy(ret, id, len + 1);
+    return 0;
+}
+
 /* A number that is not there counts 0. */
 static uint64_t number_at(const json_t *json, const char *first, const char *second)
 {

@@ -59,6 +59,11 @@ int docker_read_names(const struct docker_reply *reply, const char *label, const
 int docker_read_list(const struct docker_reply *reply, const char *label, json_t *ret,
                      struct err *err);
 
+/* POST /containers/NAME/exec */
+enum { DOCKER_EXEC_ID = 65 };
+int docker_read_exec(const struct docker_reply *reply, char ret[static DOCKER_EXEC_ID],
+                     struct err *err);
+
 /* GET /containers/NAME/stats */
 int docker_read_stats(const struct docker_reply *reply, struct sandbox_usage *ret, struct err *err);
 

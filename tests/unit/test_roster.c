@@ -1,0 +1,158 @@
+/* Notes of sessions that outlive their server: what is read back, what is not, and whose the directory is. */
+#include "check.h"
+
+#include "session/roster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char top[64];
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static int make_top(void **state)
+{
+    (void)state;
+    (void)snprintf(top, sizeof(top), "/tmp/belljar-roster-XXXXXX");
+    return mkdtemp(top) ? 0 : -1;
+}
+
+static int remove_top(void **state)
+{
+    (void)state;
+    return nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct roster *open_it(void)
+{
+    struct roster *roster = NULL;
+    struct err err = { 0 };
+    if (roster_open(top, /* make= */ true, geteuid(), &roster, &err) < 0)
+        FAIL("roster_open: %s", err.msg);
+    return roster;
+}
+
+static void put(const char *name, const char *text, size_t len)
+{
+    auto_free char *path = xasprintf("%s/kept/%s", top, name);
+    auto_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, len), len);
+}
+
+static void test_a_note_comes_back_with_its_age(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    auto_json *note = json_pack("{s:s}", "id", "secret");
+    CHECK_INT("written", roster_write(roster, "one", note, 90 * 1000), 0);
+    CHECK_INT("once more", roster_write(roster, "one", note, 90 * 1000), 0);
+    roster_close(roster);
+    roster = open_it(); /* the next server */
+    auto_json *all = roster_read(roster);
+    const json_t *one = json_object_get(all, "one");
+    json_int_t unused = json_integer_value(json_object_get(one, "unused"));
+    CHECK_INT("one", json_object_size(all), 1);
+    CHECK_STR("what it said", json_str(one, "id"), "secret");
+    CHECK("how old", unused >= 89 * 1000 && unused < 150 * 1000);
+    roster_touch(roster, "one");
+    auto_json *later = roster_read(roster);
+    CHECK("used",
+          json_integer_value(json_object_get(json_object_get(later, "one"), "unused")) < 60 * 1000);
+    roster_remove(roster, "one");
+    roster_remove(roster, "one"); /* it may be gone already */
+    auto_json *none = roster_read(roster);
+    CHECK_INT("none", json_object_size(none), 0);
+    roster_close(roster);
+}
+
+static void test_nobody_else_can_read_it(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    struct stat st;
+    auto_json *note = json_object();
+    auto_free char *dir = xasprintf("%s/kept", top), *path = xasprintf("%s/kept/one", top);
+    CHECK_INT("written", roster_write(roster, "one", note, 0), 0);
+    assert_int_equal(stat(path, &st), 0);
+    CHECK_INT("file", st.st_mode & 0777, 0600);
+    assert_int_equal(stat(dir, &st), 0);
+    CHECK_INT("directory", st.st_mode & 0777, 0700);
+    roster_close(roster);
+    assert_int_equal(chmod(dir, 0750), 0);
+    struct err err = { 0 };
+    CHECK_INT("open to others", roster_open(top, true, geteuid(), &roster, &err), -EPERM);
+    CHECK("named", strstr(err.msg, "kept"));
+}
+
+static void test_what_is_no_note_is_removed(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    auto_free char *big = xcalloc(1, ROSTER_FILE_MAX + 1);
+    auto_free char *link = xasprintf("%s/kept/link", top), *fifo = xasprintf("%s/kept/fifo", top);
+    memset(big, ' ', ROSTER_FILE_MAX + 1);
+    put("empty", "", 0);
+    put("half", "{\"id\":", 6);
+    put("list", "[]", 2);
+    put("long", big, ROSTER_FILE_MAX + 1);
+    big[0] = '{';
+    big[1] = '}';
+    put("longest", big, ROSTER_FILE_MAX);
+    put("two.new", "{}", 2); /* somebody may be writing it */
+    assert_int_equal(symlink("/etc/passwd", link), 0);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    auto_json *all = roster_read(roster);
+    CHECK_INT("one is a note", json_object_size(all), 1);
+    CHECK("the longest", json_object_get(all, "longest"));
+    struct stat st;
+    CHECK("no link", lstat(link, &st) < 0);
+    CHECK("no FIFO", lstat(fifo, &st) < 0);
+    roster_close(roster);
+}
+
+static void test_a_note_may_not_be_too_long(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    auto_free char *text = xcalloc(1, ROSTER_FILE_MAX);
+    memset(text, 'x', ROSTER_FILE_MAX - 1);
+    auto_json *note = json_pack("{s:s}", "id", text);
+    CHECK("refused", roster_write(roster, "one", note, 0) < 0);
+    auto_json *all = roster_read(roster);
+    CHECK_INT("nothing", json_object_size(all), 0);
+    roster_close(roster);
+}
+
+static void test_without_a_directory_there_is_none_unless_asked_for(void **state)
+{
+    (void)state;
+    struct roster *roster = NULL;
+    struct err err = { 0 };
+    auto_free char *dir = xasprintf("%s/kept", top);
+    struct stat st;
+    CHECK_INT("none", roster_open(top, /* make= */ false, geteuid(), &roster, &err), -ENOENT);
+    CHECK("not made", stat(dir, &st) < 0);
+    roster_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_note_comes_back_with_its_age, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_nobody_else_can_read_it, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_what_is_no_note_is_removed, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_a_note_may_not_be_too_long, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_without_a_directory_there_is_none_unless_asked_for,
+                                        make_top, remove_top),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
