@@ -347,25 +347,27 @@ class Caches:
 class Docker(engine.Docker):
     """A daemon whose image has nothing: the host's /usr and the runtime are bound into it."""
 
-    def make_image(self):
-        root = self.place / "root"
+    IMAGE = "bench-python:latest"
+
+    def make_image(self, place):
+        root, tar = place / "root", place / "root.tar"
         for name in ("usr", "etc", "proc", "sys", "dev", "tmp"):
             (root / name).mkdir(parents=True)
         for name in ("bin", "lib", "lib64", "sbin"):
             if os.path.islink(f"/{name}"):
                 (root / name).symlink_to(f"usr/{name}")
-        tar = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True)
-        self.docker("import", "-", "bench-python", input=tar.stdout, check=True)
+        subprocess.run(["tar", "-C", root, "-cf", tar, "."], check=True)
+        self.engine.api.import_image(tar, self.IMAGE)
 
     def python(self, code, count, caches):
-        words = ["docker", "--host", self.host, "run", "--rm", "--network", "none", "--read-only"]
-        words += ["--tmpfs", "/tmp", "-v", f"{caches.place}:{caches.place}"]
+        words = ["docker", "--host", self.engine.host, "run", "--rm", "--network", "none"]
+        words += ["--read-only", "--tmpfs", "/tmp", "-v", f"{caches.place}:{caches.place}"]
         for name, value in caches.env.items():
             words += ["-e", f"{name}={value}"]
         for path in ("/usr", "/etc/fonts", RUNTIME):
             if os.path.exists(path):
                 words += ["-v", f"{path}:{path}:ro"]
-        return engine.commands([*words, "bench-python", str(PYTHON), "-c", code], count)[0]
+        return engine.commands([*words, self.IMAGE, str(PYTHON), "-c", code], count)[0]
 
 
 def try_docker():
