@@ -66,8 +66,7 @@ enum {
 struct talk {
     uint64_t cells; /* begun */
     bool in_cell;   /* something has been said since the last began */
-    uint32_t head, body;
-    int head_len;
+    struct frame_follow said;
 };
 
 static struct {
@@ -262,7 +261,7 @@ static bool kernel_is_quiet(void)
     if (kernel->state != KERNEL_GOING)
         return kernel->state == KERNEL_NONE;
     return kernel->pid && kernel->cell == CELL_OUTSIDE && !kernel->said_left &&
-           !kernel->said_head_len && !kernel->talk.len && !kernel->talk.ask;
+           !kernel->said.head_len && !kernel->talk.len && !kernel->talk.ask;
 }
 
 static bool is_quiet(void)
@@ -281,7 +280,7 @@ static void interrupt_kernel(void)
     if (kernel->state == KERNEL_TAKING) {
         order_fail(&kernel->order, ECANCELED, "the server is gone");
         kernel->state = KERNEL_ENDING;
-    } else if (agent.talk.head_len) { /* nobody will say the rest of that message */
+    } else if (agent.talk.said.head_len) { /* nobody will say the rest of that message */
         kernel_kill(kernel);
     } else if (kernel->state == KERNEL_GOING && kernel->cell != CELL_OUTSIDE) {
         kernel_interrupt(kernel);
@@ -471,27 +470,14 @@ static int take_cell(const struct frame *frame)
     return r < 0 ? r : kernel_cell(&agent.kernel, &limits);
 }
 
-/* Looks for where messages end. */
 static int take_talk(const struct frame *frame)
 {
-    struct talk *talk = &agent.talk;
     const char *at = frame->payload;
-    talk->in_cell = true;
-    for (size_t left = frame->len; left > 0;) {
-        if (talk->head_len < FRAME_MESSAGE_HEAD) {
-            talk->head |= (uint32_t)(unsigned char)*at << (8 * talk->head_len++);
-            talk->body = talk->head;
-            at++, left--;
-        } else {
-            size_t part = left < talk->body ? left : talk->body;
-            talk->body -= (uint32_t)part;
-            at += part, left -= part;
-        }
-        if (talk->head_len == FRAME_MESSAGE_HEAD && talk->body == 0) {
-            talk->head = 0;
-            talk->head_len = 0;
-        }
-    }
+    size_t left = frame->len;
+    uint32_t unused;
+    agent.talk.in_cell = true;
+    while (frame_follow(&agent.talk.said, &at, &left, &unused))
+        ;
     return kernel_talk(&agent.kernel, frame->payload, frame->len);
 }
 

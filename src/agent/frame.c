@@ -472,3 +472,27 @@ int frame_file_end_get(const struct frame *frame, struct frame_file_end *ret)
     *ret = end;
     return FRAME_FILE_END_SIZE;
 }
+
+/*** messages of a kernel ***/
+
+bool frame_follow(struct frame_follow *follow, const char **bytes, size_t *len, uint32_t *ret_head)
+{
+    while (*len > 0) {
+        size_t part = 1;
+        if (follow->head_len < FRAME_MESSAGE_HEAD) {
+            follow->head |= (uint32_t)(unsigned char)**bytes << (8 * follow->head_len++);
+            follow->body = follow->head & ~FRAME_MESSAGE_LAST;
+        } else {
+            part = *len < follow->body ? *len : follow->body;
+            follow->body -= (uint32_t)part;
+        }
+        *bytes += part;
+        *len -= part;
+        if (follow->head_len < FRAME_MESSAGE_HEAD || follow->body > 0)
+            continue;
+        *ret_head = follow->head;
+        *follow = (struct frame_follow){ 0 };
+        return true;
+    }
+    return false;
+}

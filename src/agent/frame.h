@@ -44,6 +44,15 @@ enum {
 enum { FRAME_MESSAGE_HEAD = 4 };
 #define FRAME_MESSAGE_LAST UINT32_C(0x80000000)
 
+/* Where one message ends and the next begins, in bytes that come in pieces of any size. Zeroed: between two. */
+struct frame_follow {
+    uint32_t head; /* of the message under way, */
+    int head_len;  /* as far as it has come; 0: none is */
+    uint32_t body; /* and bytes that follow it */
+};
+/* Goes on to the end of a message and is true, with its head in *ret_head; or to the end of the bytes. */
+bool frame_follow(struct frame_follow *follow, const char **bytes, size_t *len, uint32_t *ret_head);
+
 enum frame_type {
     /* server to agent */
     FRAME_HELLO = 0x01,     /* struct frame_hello; the first frame in either direction */

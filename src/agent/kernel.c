@@ -44,8 +44,7 @@ int kernel_announce(struct kernel *kernel, uint32_t number, const struct frame_r
     kernel->status = 0;
     kernel->wall_ns = kernel->cpu_ns = kernel->closed_ns = 0;
     kernel->said_left = 0;
-    kernel->said_head = kernel->said_body = 0;
-    kernel->said_head_len = 0;
+    kernel->said = (struct frame_follow){ 0 };
     kernel->ask_soon = false;
     kernel->cell = CELL_OUTSIDE;
     kernel->limits = (struct frame_cell){ .head_bytes = spec->head_bytes,
@@ -351,23 +350,10 @@ static void look_at_channel(struct kernel *kernel)
 /* Looks for the end of the kernel's last word in a cell. Nobody but the kernel suffers if it lies. */
 static void follow(struct kernel *kernel, const char *bytes, size_t len)
 {
-    while (len > 0) {
-        if (kernel->said_head_len < FRAME_MESSAGE_HEAD) {
-            kernel->said_head |= (uint32_t)(unsigned char)*bytes << (8 * kernel->said_head_len++);
-            kernel->said_body = kernel->said_head & ~FRAME_MESSAGE_LAST;
-            bytes++, len--;
-        } else {
-            size_t part = len < kernel->said_body ? len : kernel->said_body;
-            kernel->said_body -= (uint32_t)part;
-            bytes += part, len -= part;
-        }
-        if (kernel->said_head_len < FRAME_MESSAGE_HEAD || kernel->said_body > 0)
-            continue;
-        if ((kernel->said_head & FRAME_MESSAGE_LAST) && kernel->cell == CELL_INSIDE)
+    uint32_t head;
+    while (frame_follow(&kernel->said, &bytes, &len, &head))
+        if ((head & FRAME_MESSAGE_LAST) && kernel->cell == CELL_INSIDE)
             kernel->close_asked = true;
-        kernel->said_head = 0;
-        kernel->said_head_len = 0;
-    }
 }
 
 /* Passes on a bounded amount of what was seen there. True when all of that is in the wire. */

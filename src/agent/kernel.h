@@ -66,13 +66,11 @@ struct kernel {
 
     int channel_fd; /* to read; `talk` has its own for writing. -1: closed */
     short channel_ready;
-    uint64_t closed_ns; /* when the other end of the channel went away; 0: it has not */
-    size_t said_left;   /* bytes in the channel that may be passed on */
-    uint32_t said_head; /* of the message that is passed on, */
-    int said_head_len;  /* as far as it has come, */
-    uint32_t said_body; /* and bytes that follow it */
-    bool last_look;     /* FLUSHING: no more than these */
-    bool last_mark;     /* FLUSHING: and no more output than is marked */
+    uint64_t closed_ns;       /* when the other end of the channel went away; 0: it has not */
+    size_t said_left;         /* bytes in the channel that may be passed on */
+    struct frame_follow said; /* the messages in them */
+    bool last_look;           /* FLUSHING: no more than these */
+    bool last_mark;           /* FLUSHING: and no more output than is marked */
     struct feed talk;
     bool ask_soon;   /* the server waits to say something */
     uint64_t ask_ns; /* when to ask for it at the latest, while talk.ask */

@@ -1,4 +1,5 @@
 #include "cli/installer.h"
+#include "cli/sandboxes.h"
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -138,7 +139,7 @@ void installer_prepare(struct installer *ret, uv_loop_t *loop, const struct conf
     describe_network(ret, config);
     const struct packages_options options = {
         .dir = ret->dir,
-        .uid = geteuid() == 0 ? (uint32_t)config->server_uid : geteuid(),
+        .uid = sandboxes_server_uid(config),
         .python = python,
         .interpreter = ret->interpreter,
         .installer = (enum package_installer)config->package_installer,

@@ -46,6 +46,11 @@ static int make_state_dir(const char *path, struct err *err)
     return 0;
 }
 
+uid_t sandboxes_server_uid(const struct config *config)
+{
+    return geteuid() == 0 ? (uid_t)config->server_uid : geteuid();
+}
+
 static char *default_workspace_dir(void)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -76,7 +81,7 @@ static int open_store(struct sandboxes *sandboxes, const struct config *config, 
     const struct store_options options = {
         .dir = dir,
         .profile = profile,
-        .uid = geteuid() == 0 ? (uid_t)config->server_uid : geteuid(),
+        .uid = sandboxes_server_uid(config),
         .max_bytes = config->workspace_dir_size,
         .max_age_ms = age > idle ? age : idle,
     };
@@ -313,10 +318,10 @@ static void list_images(struct sandboxes *sandboxes, const struct config *config
 static int read_roster(struct sandboxes *sandboxes, const struct config *config,
                        const char *state_dir, json_t *ret_kept, struct err *err)
 {
-    uid_t uid = geteuid() == 0 ? (uid_t)config->server_uid : geteuid();
     const char *name;
     json_t *note;
-    int r = roster_open(state_dir, /* make= */ sandboxes->adopts, uid, &sandboxes->roster, err);
+    int r = roster_open(state_dir, /* make= */ sandboxes->adopts, sandboxes_server_uid(config),
+                        &sandboxes->roster, err);
     if (r == -ENOENT && !sandboxes->adopts)
         return 0; /* nobody has left any */
     if (r < 0)

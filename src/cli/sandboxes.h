@@ -42,9 +42,11 @@ struct engine_docker docker_options(const struct config *config);
 /* state_dir, or where it is when that is not set; owned by the caller. */
 char *sandboxes_state_dir(const struct config *config);
 
-/* `strict`: it is served over HTTP, which decides what require_limits "auto" means, and whether sessions can outlive
- * the server. Must come before the process drops privileges. On
- * failure nothing is left. */
+/* Who the server will be once it has dropped its privileges, to give it what is its own before. */
+uid_t sandboxes_server_uid(const struct config *config);
+
+/* `strict`: it is served over HTTP, which decides what require_limits "auto" means, and whether sessions
+ * can outlive the server. Must come before the process drops privileges. On failure nothing is left. */
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err);
 /* Sessions for another profile, over the same engine, as its `config` (which outlives them) wants

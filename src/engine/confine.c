@@ -10,22 +10,15 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 
-/* As linux/landlock.h names them; headers lack those that are younger than they are. */
+/* Each interface knows all that the one before it did. */
 enum {
-    FS_WRITE_FILE = 1 << 1,
-    FS_READ_FILE = 1 << 2,
-    FS_READ_DIR = 1 << 3,
-    FS_REMOVE_DIR = 1 << 4,
-    FS_REMOVE_FILE = 1 << 5,
-    FS_MAKE_DIR = 1 << 7,
-    FS_MAKE_REG = 1 << 8,
-    FS_REFER = 1 << 13,
-    FS_TRUNCATE = 1 << 14,
-    FS_ALL_2 = (1 << 14) - 1,
-    FS_ALL_3 = (1 << 15) - 1, /* with FS_TRUNCATE */
+    FS_ALL_2 = (1 << 14) - 1, /* up to LANDLOCK_2_REFER */
+    FS_ALL_3 = (1 << 15) - 1, /* with LANDLOCK_3_TRUNCATE */
     FS_ALL_5 = (1 << 16) - 1, /* with ioctl() on devices */
-    FS_OWN = FS_WRITE_FILE | FS_READ_FILE | FS_READ_DIR | FS_REMOVE_DIR | FS_REMOVE_FILE |
-             FS_MAKE_DIR | FS_MAKE_REG | FS_REFER | FS_TRUNCATE,
+    FS_OWN = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE |
+             LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+             LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |
+             LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_2_REFER | LANDLOCK_3_TRUNCATE,
 };
 
 /* libuv keeps it open as its spare descriptor, and asks for it with every stream that it is refused for. */
@@ -56,14 +49,14 @@ static int allow(int ruleset, const char *path, uint64_t access)
 static int allow_all(int ruleset, const struct engine *engine, const struct engine_reach *reach,
                      const struct landlock_ruleset_6 *handled, struct err *err)
 {
-    (void)allow(ruleset, null, FS_READ_FILE); /* it does without, too */
+    (void)allow(ruleset, null, LANDLOCK_ACCESS_FS_READ_FILE); /* it does without, too */
     for (const char *const *at = reach->dirs; *at; at++) {
         int r = allow(ruleset, *at, FS_OWN & handled->handled_access_fs);
         if (r < 0)
             return err_sys(err, -r, "keep access to %s", *at);
     }
     for (const char *const *at = names; *at && (reach->names || engine->tcp_port); at++) {
-        int r = allow(ruleset, *at, FS_READ_FILE);
+        int r = allow(ruleset, *at, LANDLOCK_ACCESS_FS_READ_FILE);
         if (r < 0 && r != -ENOENT)
             return err_sys(err, -r, "keep access to %s", *at);
     }

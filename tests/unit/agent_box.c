@@ -1,5 +1,6 @@
 #include "agent_box.h"
 #include "check.h"
+#include "scratch.h"
 
 #include "agent/image.h"
 #include "agent/setup.h"
@@ -8,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -227,6 +227,8 @@ static void on_broken(const char *why, void *data)
     (void)snprintf(box->why, sizeof(box->why), "%s", why);
 }
 
+const struct link_events box_events = { on_ready, on_broken };
+
 static int box_open(void **state)
 {
     struct box *box = xcalloc(1, sizeof(*box));
@@ -254,19 +256,10 @@ static int box_open(void **state)
     box->door = door[0];
     if (box_mode("stdio"))
         send_setup(ends[0]);
-    static const struct link_events events = { on_ready, on_broken };
-    box->link = link_new(&box->loop, ends[0], &events, box);
+    box->link = link_new(&box->loop, ends[0], &box_events, box);
     while (!box->ready && !box->broken)
         uv_run(&box->loop, UV_RUN_ONCE);
     return box->ready ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
 }
 
 static int box_close(void **state)
@@ -281,7 +274,7 @@ static int box_close(void **state)
     if (box->cgroup && rmdir(box->cgroup) < 0)
         fprintf(stderr, "%s: %s\n", box->cgroup, strerror(errno));
     free(box->cgroup);
-    (void)nftw(box->dir, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+    (void)scratch_remove(box->dir);
     free(box->dir);
     free(box->workspace);
     free(box->code);

@@ -48,6 +48,8 @@ int box_main(const struct box_test *tests, size_t count);
 int box_main_each(const struct box_test *tests, size_t count);
 
 bool box_mode(const char *mode);
+/* Of a box's link: `ready`, and `broken` and `why`, are set. The data is the box. */
+extern const struct link_events box_events;
 /* Runs the loop until *flag, or fails the test after a while. */
 void box_wait(struct box *box, const bool *flag);
 void box_sleep(struct box *box, uint64_t ms);

@@ -68,25 +68,12 @@ static pid_t join_as(uid_t uid, int *ret_stream)
     return pid;
 }
 
-static void on_ready(void *data)
-{
-    ((struct box *)data)->ready = true;
-}
-
-static void on_broken(const char *why, void *data)
-{
-    struct box *box = data;
-    box->broken = true;
-    (void)snprintf(box->why, sizeof(box->why), "%s", why);
-}
-
 static pid_t resume(struct box *box)
 {
-    static const struct link_events events = { on_ready, on_broken };
     int stream;
     pid_t helper = join_as(OTHER_ID, &stream);
     box->ready = box->broken = false;
-    box->link = link_resume(&box->loop, stream, &events, box);
+    box->link = link_resume(&box->loop, stream, &box_events, box);
     box_wait(box, &box->ready);
     return helper;
 }

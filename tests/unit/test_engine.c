@@ -4,6 +4,7 @@
  * everything is done as root, and the essentials again as an ordinary user.
  */
 #include "check.h"
+#include "scratch.h"
 
 #include "agent/link.h"
 #include "base/buf.h"
@@ -84,17 +85,11 @@ static void rig_open(struct rig *rig)
         FAIL("engine_open: %s", err.msg);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static void rig_close(struct rig *rig)
 {
     engine_close(rig->engine);
     loop_finish(&rig->loop);
-    (void)nftw(rig->state_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    (void)scratch_remove(rig->state_dir);
 }
 
 /* Runs the loop until *done, or fails. */

@@ -3,6 +3,7 @@
  * and the shelf.
  */
 #include "check.h"
+#include "scratch.h"
 
 #include "base/buf.h"
 #include "packages/requirement.h"
@@ -11,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,12 +139,6 @@ static void test_a_set_has_no_order(void **state)
 
 /*** A directory for each of the rest ***/
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 struct place {
     char path[64];
     int dir;
@@ -162,7 +156,7 @@ static struct place place_new(void)
 static void place_done(struct place *place)
 {
     close(place->dir);
-    (void)nftw(place->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    (void)scratch_remove(place->path);
 }
 
 static bool exists(const struct place *place, const char *path)

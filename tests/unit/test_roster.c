@@ -1,22 +1,16 @@
 /* Notes of sessions that outlive their server: what is read back, what is not, and whose the directory is. */
 #include "check.h"
+#include "scratch.h"
 
 #include "session/roster.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static char top[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 static int make_top(void **state)
 {
@@ -28,7 +22,7 @@ static int make_top(void **state)
 static int remove_top(void **state)
 {
     (void)state;
-    return nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return scratch_remove(top);
 }
 
 static struct roster *open_it(void)

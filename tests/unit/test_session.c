@@ -4,13 +4,13 @@
  * everything is done as root, and again as an ordinary user.
  */
 #include "check.h"
+#include "scratch.h"
 
 #include "base/loop.h"
 #include "base/text.h"
 #include "session/session.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <grp.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -109,12 +109,6 @@ static void forget(void)
     rig.done = false;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int rig_close(void **state)
 {
     (void)state;
@@ -124,7 +118,7 @@ static int rig_close(void **state)
     json_decref(rig.env);
     json_decref(rig.blocked);
     forget();
-    (void)nftw(rig.state_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    (void)scratch_remove(rig.state_dir);
     return 0;
 }
 

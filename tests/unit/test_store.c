@@ -1,23 +1,17 @@
 /* The store of workspaces: names, saving, what a killed server leaves, limits, several servers. */
 #include "check.h"
+#include "scratch.h"
 
 #include "base/buf.h"
 #include "session/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static char top[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 static int make_top(void **state)
 {
@@ -29,7 +23,7 @@ static int make_top(void **state)
 static int remove_top(void **state)
 {
     (void)state;
-    return nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return scratch_remove(top);
 }
 
 static struct store *open_store(uint64_t max_bytes, uint64_t max_age_ms)

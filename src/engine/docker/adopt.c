@@ -58,18 +58,7 @@ bool docker_spares(const struct docker *docker, const char *name)
 /* A name that we could have given. */
 static bool is_name(const char *name)
 {
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-    size_t len = name ? strspn(name, allowed) : 0;
-    return len > 0 && len < DOCKER_NAME && !name[len] && str_has_prefix(name, "belljar-");
-}
-
-static bool is_among(const char *id, const struct instance *instances, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (str_eq(instances[i].id, id))
-            return true;
-    return false;
+    return docker_is_name(name) && strlen(name) < DOCKER_NAME && str_has_prefix(name, "belljar-");
 }
 
 /* How we would not make it today; NULL: we would. */
@@ -84,12 +73,11 @@ static const char *refusal(const struct docker *docker, const json_t *note)
     return NULL;
 }
 
-static void choose(struct docker *docker, const json_t *note, const struct instance *dead,
-                   size_t n_dead)
+static void choose(struct docker *docker, const json_t *note)
 {
     const char *name = json_str(note, "sandbox"), *image = json_str(note, "image");
     json_int_t uid = json_integer_value(json_object_get(note, "uid"));
-    if (!is_name(name) || find(docker, name) || !is_among(json_str(note, "instance"), dead, n_dead))
+    if (!is_name(name) || find(docker, name) || !dead_has(docker->dead, json_str(note, "instance")))
         return;
     const char *why = docker->adopts ? refusal(docker, note) : NULL; /* another would take it */
     if (why || !image || uid < 1 || uid > UINT32_MAX) {
@@ -104,12 +92,11 @@ static void choose(struct docker *docker, const json_t *note, const struct insta
     list_add_tail(&docker->kept, &kept->link);
 }
 
-void kept_choose(struct docker *docker, const json_t *notes, const struct instance *dead,
-                 size_t n_dead)
+void kept_choose(struct docker *docker, const json_t *notes)
 {
     size_t i;
     json_t *note;
-    json_array_foreach(notes, i, note) choose(docker, note, dead, n_dead);
+    json_array_foreach(notes, i, note) choose(docker, note);
 }
 
 json_t *kept_names(const struct docker *docker)

@@ -9,9 +9,9 @@
  * Then the making is tried again, once; so a caller hears what is really wrong.
  *
  * Who dies with whom: a container's input ends with the connection to this server, however that dies; its
- * agent exits then, unless it was told to stay (adopt.c), and the engine removes what has exited. What is left all the same (containers that were
- * never started, an engine that was down) is found by the label of its instance: by us as long as we live,
- * else by the next start with the same state directory.
+ * agent exits then, unless it was told to stay (adopt.c), and the engine removes what has exited. What is
+ * left all the same (containers that were never started, an engine that was down) is found by the label of
+ * its instance: by us as long as we live, else by the next start with the same state directory.
  */
 #include "engine/docker/private.h"
 
@@ -528,7 +528,7 @@ static int prepare(struct docker *docker, const struct engine_options *open, str
     size_t n_dead = instance_take_dead(&docker->instance, dead, DOCKER_DEAD_MAX);
     docker->dead = dead_new(docker, dead, n_dead);
     docker->adopts = open->adopts;
-    kept_choose(docker, open->kept, dead, n_dead);
+    kept_choose(docker, open->kept);
     auto_json *spared = kept_names(docker);
     docker_clean_dead(&options, docker->prepared.facts.api, dead, n_dead, spared);
     kept_found(docker, spared);

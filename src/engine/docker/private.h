@@ -136,9 +136,8 @@ void box_adopted(struct box *box, const struct err *err);
 
 /*** adopt.c ***/
 
-/* Chooses from notes; `dead` are the instances that are ours to clean up after. */
-void kept_choose(struct docker *docker, const json_t *notes, const struct instance *dead,
-                 size_t n_dead);
+/* Chooses from notes of sandboxes those of docker->dead. */
+void kept_choose(struct docker *docker, const json_t *notes);
 /* Their names, as an object for docker_clean_dead(). */
 json_t *kept_names(const struct docker *docker);
 /* The engine does not have those that are not true in `found`. */

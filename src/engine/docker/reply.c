@@ -239,8 +239,7 @@ void docker_image_done(struct docker_image *image)
 
 /*** Containers ***/
 
-/* As the engine lets names be; nothing else goes into a path. */
-static bool is_name(const char *text)
+bool docker_is_name(const char *text)
 {
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -251,7 +250,7 @@ static bool is_name(const char *text)
 static const char *name_of(const json_t *container)
 {
     const char *name = json_string_value(json_array_get(json_object_get(container, "Names"), 0));
-    return name && name[0] == '/' && is_name(name + 1) ? name + 1 : NULL;
+    return name && name[0] == '/' && docker_is_name(name + 1) ? name + 1 : NULL;
 }
 
 /* What can stand in a line; anything else is "?". */
@@ -279,7 +278,7 @@ int docker_read_list(const struct docker_reply *reply, const char *label, json_t
     {
         const char *name = name_of(item);
         const char *instance = json_str(json_object_get(item, "Labels"), label);
-        if (!name || !is_name(instance))
+        if (!name || !docker_is_name(instance))
             continue;
         json_t *row = json_object();
         json_put_str(row, "sandbox", name);

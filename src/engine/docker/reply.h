@@ -49,6 +49,8 @@ enum { DOCKER_IMAGE_ENV_MAX = 8 * 1024, DOCKER_IMAGE_ENV_COUNT = 128, DOCKER_VOL
 int docker_read_image(const struct docker_reply *reply, struct docker_image *ret, struct err *err);
 void docker_image_done(struct docker_image *image);
 
+/* As engines let names be; nothing else goes into a path. NULL is none. */
+bool docker_is_name(const char *text);
 /* GET /containers/json: adds a member to `ret`, an object, for each container with that value of `label`: its
  * name without the slash, and false. */
 int docker_read_names(const struct docker_reply *reply, const char *label, const char *value,

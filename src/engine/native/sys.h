@@ -128,6 +128,9 @@ static inline int sys_landlock_allow_port(int ruleset, uint64_t access, uint16_t
     return sys_result(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_4_RULE_NET_PORT, &rule, 0));
 }
 
+/* Headers older than interfaces 2 (Linux 5.19) and 3 (6.2) lack these. */
+enum { LANDLOCK_2_REFER = 1 << 13, LANDLOCK_3_TRUNCATE = 1 << 14 };
+
 /* All below `dir`. */
 static inline int sys_landlock_allow_path(int ruleset, uint64_t access, int dir)
 {
