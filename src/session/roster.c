@@ -58,14 +58,15 @@ static uint64_t age_ms(const struct timespec *then)
     return ms > 0 ? (uint64_t)ms : 0;
 }
 
-/* NULL: it is none. */
-static json_t *read_one(const struct roster *roster, const char *name)
+/* NULL: it is none. *ret_lost: it could not even be looked at, which says nothing about what it is. */
+static json_t *read_one(const struct roster *roster, const char *name, bool *ret_lost)
 {
     static const struct json_limits limits = { .depth = 16, .digits = 32, .nodes = 20000 };
     struct err err;
     struct stat st;
     auto_json *json = NULL;
     auto_fd fd = openat(roster->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *ret_lost = fd < 0 && errno != ELOOP; /* a link is none of ours */
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > ROSTER_FILE_MAX)
         return NULL;
     auto_free char *text = xmalloc((size_t)st.st_size + 1);
@@ -85,10 +86,11 @@ json_t *roster_read(const struct roster *roster)
     while (dir && json_object_size(all) < ROSTER_MAX && (entry = readdir(dir))) {
         if (entry->d_name[0] == '.' || strstr(entry->d_name, NEW_SUFFIX))
             continue; /* one that is being written is replaced soon, or never again */
-        json_t *note = read_one(roster, entry->d_name);
+        bool lost;
+        json_t *note = read_one(roster, entry->d_name, &lost);
         if (note)
             json_put(all, entry->d_name, note);
-        else
+        else if (!lost)
             roster_remove(roster, entry->d_name);
     }
     if (dir)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +114,27 @@ static void test_what_is_no_note_is_removed(void **state)
     roster_close(roster);
 }
 
+static void test_a_note_that_cannot_be_opened_now_stays(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    auto_json *note = json_object();
+    CHECK_INT("written", roster_write(roster, "one", note, 0), 0);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int next = dup(0);
+    assert_true(next >= 0);
+    close(next);
+    struct rlimit few = { (rlim_t)next + 1, limit.rlim_max }; /* enough for the directory */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    auto_json *none = roster_read(roster);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECK_INT("not read", json_object_size(none), 0);
+    auto_json *all = roster_read(roster);
+    CHECK_INT("still there", json_object_size(all), 1);
+    roster_close(roster);
+}
+
 static void test_a_note_may_not_be_too_long(void **state)
 {
     (void)state;
@@ -144,6 +166,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_note_comes_back_with_its_age, make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_nobody_else_can_read_it, make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_what_is_no_note_is_removed, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_a_note_that_cannot_be_opened_now_stays, make_top,
+                                        remove_top),
         cmocka_unit_test_setup_teardown(test_a_note_may_not_be_too_long, make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_without_a_directory_there_is_none_unless_asked_for,
                                         make_top, remove_top),
