@@ -101,10 +101,10 @@ static int read_setup(struct config *config, enum config_source from)
         config->setup.guest_gid = getgid();
         return 0;
     }
-    int r = read_parts(config, &source);
+    int r = from == CONFIG_CAST ? 0 : read_parts(config, &source);
     if (r < 0)
         return r;
-    if (!stdio)
+    if (from == CONFIG_GIVEN)
         close(AGENT_SETUP_FD);
     r = check_cgroups(&config->setup);
     return r < 0 ? r : open_door(config);
@@ -138,6 +138,12 @@ static int split_env(struct config *config)
         config->env[count++] = config->env_bytes + at;
     }
     return 0;
+}
+
+int config_cast(struct config *config, const struct sys_filter *filter, uint32_t n_filter)
+{
+    config->program = (struct sys_program){ .len = (uint16_t)n_filter, .filter = filter };
+    return split_env(config);
 }
 
 static int close_the_rest(struct config *config)
@@ -209,7 +215,7 @@ int config_load(struct config *config, enum config_source source, const char *wo
     if (r < 0)
         return r;
     *ret_step = "environment";
-    r = split_env(config);
+    r = source == CONFIG_CAST ? 0 : split_env(config);
     if (r < 0)
         return r;
     *ret_step = "close descriptors";

@@ -4,7 +4,7 @@
  */
 #include "engine/native/cgroup.h"
 
-#include "agent/setup.h"
+#include "agent/mould.h"
 #include "engine/native/plan.h"
 
 #include <errno.h>
@@ -16,21 +16,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum leaf { GUEST, AGENT };
-enum { NAME_MAX_ = 80 };
+enum { NAME_MAX_ = MOULD_LEAF_NAME_MAX };
+#define GUEST MOULD_GUEST_LEAF
+#define AGENT MOULD_AGENT_LEAF
 
-/* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2); `file` may be "". The number is the slot, of v1's
- * leaves for agents their own. */
 static void leaf_name(char out[static NAME_MAX_], const struct cgroups *cgroups, unsigned number,
-                      enum leaf leaf, const char *file)
+                      enum mould_leaf leaf, const char *file)
 {
-    (void)snprintf(out, NAME_MAX_, "%u%c%s%s%s", number, cgroups->kind == CGROUP_V2 ? '/' : '-',
-                   leaf == GUEST ? "guest" : "agent", *file ? "/" : "", file);
+    mould_leaf_name(out, cgroups->kind == CGROUP_V2 ? AGENT_CGROUP_V2 : AGENT_CGROUP_V1, number,
+                    leaf, file);
 }
 
 /* The agent's leaf exists where it protects something: in v1's cpu hierarchies the agent stays
  * with the server, lest it wait for the guest's quota. */
-static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, enum leaf leaf)
+static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, enum mould_leaf leaf)
 {
     return leaf == GUEST || cgroups->kind == CGROUP_V2 ||
            (tree->controllers & (CGROUP_MEMORY | CGROUP_PIDS));
@@ -53,7 +52,7 @@ static const struct cgroup_tree *tree_of(const struct cgroups *cgroups, unsigned
 }
 
 /* Writes one limit where its controller is; a controller that is missing was reported at start. */
-static int limit(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, unsigned controller,
+static int limit(const struct cgroups *cgroups, unsigned slot, enum mould_leaf leaf, unsigned controller,
                  const char *v1_file, const char *v2_file, const char *value)
 {
     const struct cgroup_tree *tree = tree_of(cgroups, controller);
@@ -65,7 +64,7 @@ static int limit(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, u
     return write_at(tree->dir, name, value);
 }
 
-static int limit_memory(const struct cgroups *cgroups, unsigned slot, enum leaf leaf,
+static int limit_memory(const struct cgroups *cgroups, unsigned slot, enum mould_leaf leaf,
                         uint64_t bytes)
 {
     char value[32];
@@ -84,14 +83,14 @@ static int limit_memory(const struct cgroups *cgroups, unsigned slot, enum leaf 
     return r;
 }
 
-static int limit_pids(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t pids)
+static int limit_pids(const struct cgroups *cgroups, unsigned slot, enum mould_leaf leaf, uint64_t pids)
 {
     char value[32];
     (void)snprintf(value, sizeof(value), "%" PRIu64, pids);
     return limit(cgroups, slot, leaf, CGROUP_PIDS, "pids.max", "pids.max", value);
 }
 
-static int limit_cpu(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t millis)
+static int limit_cpu(const struct cgroups *cgroups, unsigned slot, enum mould_leaf leaf, uint64_t millis)
 {
     char value[48]; /* microseconds in each 100 ms, the default period of both versions */
     (void)snprintf(value, sizeof(value),
@@ -137,7 +136,7 @@ static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agen
 }
 
 static int make_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned number,
-                     enum leaf leaf)
+                     enum mould_leaf leaf)
 {
     char name[NAME_MAX_];
     leaf_name(name, cgroups, number, leaf, "");
@@ -176,7 +175,7 @@ int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandb
 }
 
 static int remove_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree,
-                       unsigned number, enum leaf leaf)
+                       unsigned number, enum mould_leaf leaf)
 {
     char name[NAME_MAX_];
     leaf_name(name, cgroups, number, leaf, "");
@@ -203,18 +202,22 @@ void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf)
         (void)remove_leaf(cgroups, &cgroups->trees[i], leaf, AGENT); /* the keeper does, at last */
 }
 
-static int open_leaves(const struct cgroups *cgroups, unsigned number, enum leaf leaf,
-                       int ret_fds[CGROUP_TREES_MAX])
+uint32_t cgroup_agent_leaves(const struct cgroups *cgroups)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < cgroups->n; i++)
+        bits |= (uint32_t)has_leaf(cgroups, &cgroups->trees[i], AGENT) << i;
+    return bits;
+}
+
+int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
 {
     int n = 0;
     for (size_t i = 0; i < cgroups->n; i++) {
-        const struct cgroup_tree *tree = &cgroups->trees[i];
-        if (!has_leaf(cgroups, tree, leaf))
-            continue;
         char name[NAME_MAX_];
-        leaf_name(name, cgroups, number, leaf, cgroups->kind == CGROUP_V2 ? "" : "tasks");
+        leaf_name(name, cgroups, slot, GUEST, cgroups->kind == CGROUP_V2 ? "" : "tasks");
         int fd =
-            openat(tree->dir, name,
+            openat(cgroups->trees[i].dir, name,
                    (cgroups->kind == CGROUP_V2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
         if (fd < 0) {
             int code = errno;
@@ -225,17 +228,6 @@ static int open_leaves(const struct cgroups *cgroups, unsigned number, enum leaf
         ret_fds[n++] = fd;
     }
     return n;
-}
-
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
-                      int ret_fds[CGROUP_TREES_MAX])
-{
-    return open_leaves(cgroups, cgroups->kind == CGROUP_V2 ? slot : leaf, AGENT, ret_fds);
-}
-
-int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
-{
-    return open_leaves(cgroups, slot, GUEST, ret_fds);
 }
 
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot)

@@ -77,16 +77,15 @@ int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandb
 /* v1: a leaf for agents, with a number of its own. In v2 these do nothing. */
 int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf);
 void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
-/* v1: descriptors to enter the agent's leaf, at most CGROUP_TREES_MAX; v2: one, its directory.
- * Returns their number. */
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
-                      int ret_fds[CGROUP_TREES_MAX]);
-/* The same for the guest's leaf, to be called as the agent's user. */
+/* Bit i: agents have a leaf in tree i. */
+uint32_t cgroup_agent_leaves(const struct cgroups *cgroups);
+/* v1: descriptors to enter the guest's leaf, at most CGROUP_TREES_MAX; v2: one, its directory. Returns their
+ * number. */
 int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
 /* 0, or -EBUSY: try again. */
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
 /* Bounds the memory of a zygote: makes a directory for it and returns what its process needs to be in it,
- * as for the agent's leaf. -ENOENT where memory is not bounded. */
+ * as for a guest's leaf. -ENOENT where memory is not bounded. */
 int cgroup_make_zygote(const struct cgroups *cgroups, unsigned generation, uint64_t bytes);
 void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation); /* when it is dead */
 /* Counters that a run is judged by. One can be read as often as one likes, by whoever has the descriptor, and

@@ -150,7 +150,7 @@ void keeper_run(struct native_host *host, int wire)
     host_deafen();
     (void)prctl(PR_SET_NAME, "belljar-keeper");
 
-    int keep[10 + CGROUP_TREES_MAX] = { wire,           host->server,       host->agent,
+    int keep[10 + CGROUP_TREES_MAX] = { wire,           host->server,       host->mould,
                                         host->landlock, host->instance.dir, host->instance.lock };
     size_t n = 6;
     for (size_t i = 0; i < host->cgroups.n; i++)

@@ -7,6 +7,8 @@
  * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
  * Mounts and network go with the namespaces.
  *
+ * Their agents are cast by the mould (agent/mould.h), whose children are the spawner's; with it the spawner ends.
+ *
  * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h); at the door of
  * its box such a process waits until the server has told the agent.
  *
@@ -15,8 +17,8 @@
  */
 #include "engine/native/host.h"
 
+#include "agent/mould.h"
 #include "base/log.h"
-#include "engine/native/lean.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
 #include "engine/native/zygotes.h"
@@ -52,7 +54,7 @@ struct box {
     bool has_leaf;
     unsigned leaf;   /* of its agent */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
-    int pidfd, stream, status, door;
+    int pidfd, stream, door;
     struct sandbox_limits limits;
     uint64_t since_ms; /* of STARTING, and of being doomed */
     struct box_failure failure;
@@ -60,7 +62,7 @@ struct box {
 
 struct spawner {
     const struct native_host *host;
-    int wire, epoll;
+    int wire, epoll, mould;
     size_t pending;    /* boxes that the tick must look at */
     unsigned n_leaves; /* that there ever were */
     size_t n_spare;
@@ -72,9 +74,10 @@ struct spawner {
 };
 
 /* What an epoll event is about. */
-enum { WATCH_PIDFD, WATCH_STATUS, WATCH_KINDS };
 #define WATCH_WIRE UINT64_MAX
-#define WATCH_ZYGOTE (UINT64_MAX - ZYGOTES_WATCHES) /* the first of so many */
+#define WATCH_MOULD (UINT64_MAX - 1)
+#define WATCH_ZYGOTE (UINT64_MAX - 1 - ZYGOTES_WATCHES) /* the first of so many */
+/* Less: a slot, whose pidfd it is. */
 
 static uint64_t now_ms(void)
 {
@@ -173,13 +176,6 @@ static void return_leaf(struct spawner *spawner, struct box *box)
 
 /*** The life of a box ***/
 
-static void forget_start(struct spawner *spawner, struct box *box)
-{
-    unwatch(spawner, &box->status);
-    fd_closep(&box->stream);
-    box->stream = -1;
-}
-
 static void doom(struct spawner *spawner, struct box *box)
 {
     if (!box->doomed && box->state != BOX_STARTING)
@@ -213,36 +209,98 @@ static void fail_start(struct spawner *spawner, struct box *box, const char *ste
     doom(spawner, box);
 }
 
-/* The status pipe: a failure, or its end, which is exec's or the child's. */
-static void on_status(struct spawner *spawner, struct box *box)
+/* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
+static void on_born(struct spawner *spawner, struct box *box, pid_t pid, int stream, int door)
 {
-    struct box_failure failure;
-    ssize_t n = read(box->status, &failure, sizeof(failure));
-    siginfo_t info = { 0 };
-    if (n == (ssize_t)sizeof(failure)) {
-        failure.step[sizeof(failure.step) - 1] = '\0';
-        fail_start(spawner, box, failure.step, failure.code);
-    } else if (!box->doomed &&
-               waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-               info.si_pid != 0) {
-        fail_start(spawner, box, "died while starting", 0);
-    } else if (!box->doomed) {
+    box->stream = stream;
+    box->door = door;
+    box->pidfd = sys_pidfd_open(pid); /* our child, and not reaped yet */
+    if (box->pidfd < 0) {
+        log_error("spawner: pidfd_open: %s", strerror(-box->pidfd));
+        _exit(1);
+    }
+    watch(spawner, box->pidfd, slot_of(spawner, box));
+    if (box->doomed)
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+}
+
+static void on_started(struct spawner *spawner, struct box *box)
+{
+    if (!box->doomed) {
         box->state = BOX_LIVE;
         spawner->pending--;
         tell_about(spawner, box, WIRE_CREATED);
     }
-    forget_start(spawner, box);
+    fd_closep(&box->stream);
+    box->stream = -1;
+}
+
+/* There is nobody to die. */
+static void on_unborn(struct spawner *spawner, struct box *box)
+{
+    tell_about(spawner, box, WIRE_FAILED);
+    remove_box(spawner, box);
+}
+
+static void on_reply(struct spawner *spawner, struct mould_reply *reply, const int fds[2])
+{
+    struct box *box = reply->slot < spawner->host->slots ? &spawner->boxes[reply->slot] : NULL;
+    bool starts = box && box->state == BOX_STARTING;
+    reply->step[sizeof(reply->step) - 1] = '\0';
+    if (starts && reply->word == MOULD_BORN && box->pidfd < 0 && fds[0] >= 0 && fds[1] >= 0) {
+        on_born(spawner, box, reply->pid, fds[0], fds[1]);
+    } else if (starts && reply->word == MOULD_STARTED && box->pidfd >= 0) {
+        on_started(spawner, box);
+    } else if (starts && reply->word == MOULD_FAILED) {
+        fail_start(spawner, box, reply->step, reply->code);
+        if (reply->pid == MOULD_UNBORN)
+            on_unborn(spawner, box);
+    } else {
+        log_error("spawner: impossible word %u about slot %u", reply->word, reply->slot);
+        _exit(1);
+    }
+}
+
+/* False: there is none now. */
+static bool hear_mould(struct spawner *spawner)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct mould_reply reply;
+    struct iovec part = { &reply, sizeof(reply) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n = recvmsg(spawner->mould, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n != (ssize_t)sizeof(reply)) {
+        log_error("spawner: the mould of agents has died");
+        _exit(1);
+    }
+    int fds[2] = { -1, -1 };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(fds)))
+        memcpy(fds, CMSG_DATA(header), sizeof(fds));
+    on_reply(spawner, &reply, fds);
+    return true;
 }
 
 static void on_dead(struct spawner *spawner, struct box *box)
 {
-    if (box->state == BOX_STARTING && box->status >= 0)
-        on_status(spawner, box); /* its last words, if this event came first */
+    while (box->state == BOX_STARTING && hear_mould(spawner))
+        ; /* its last words, if this event came first */
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
     unwatch(spawner, &box->pidfd);
+    fd_closep(&box->stream);
     fd_closep(&box->door);
-    box->door = -1;
+    box->stream = box->door = -1;
+    if (box->state == BOX_STARTING && !box->doomed)
+        fail_start(spawner, box, "died while starting", 0);
     if (box->failed)
         tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
@@ -258,31 +316,21 @@ static void create(struct spawner *spawner, struct box *box, const struct sandbo
     *box = (struct box){ .state = BOX_STARTING,
                          .pidfd = -1,
                          .stream = -1,
-                         .status = -1,
                          .door = -1,
                          .limits = *limits,
                          .since_ms = now_ms() };
     spawner->pending++;
     struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
-    struct box_started started;
     int r = take_leaf(spawner, box);
     start.agent_leaf = box->leaf;
     if (r < 0)
         box->failure = (struct box_failure){ .code = -r, .step = "make the agent's cgroup" };
     else
-        r = box_start(spawner->host, &start, &started, &box->failure);
+        r = box_start(spawner->host, spawner->mould, &start, &box->failure);
     if (r < 0) {
-        tell_about(spawner, box, WIRE_FAILED);
         box->doomed = true;
-        remove_box(spawner, box);
-        return;
+        on_unborn(spawner, box);
     }
-    box->pidfd = started.pidfd;
-    box->stream = started.stream;
-    box->status = started.status;
-    box->door = started.door;
-    watch(spawner, box->pidfd, (uint64_t)start.slot * WATCH_KINDS + WATCH_PIDFD);
-    watch(spawner, box->status, (uint64_t)start.slot * WATCH_KINDS + WATCH_STATUS);
 }
 
 static void destroy(struct spawner *spawner, struct box *box)
@@ -429,15 +477,17 @@ static void dispatch(struct spawner *spawner, uint64_t what)
         on_wire(spawner);
         return;
     }
+    if (what == WATCH_MOULD) {
+        (void)hear_mould(spawner);
+        return;
+    }
     if (what >= WATCH_ZYGOTE) {
         zygotes_ready(&spawner->zygotes, (unsigned)(what - WATCH_ZYGOTE));
         return;
     }
-    struct box *box = &spawner->boxes[what / WATCH_KINDS];
+    struct box *box = &spawner->boxes[what];
     /* An earlier event of the same round may have closed what this one is about. */
-    if (what % WATCH_KINDS == WATCH_STATUS && box->status >= 0)
-        on_status(spawner, box);
-    else if (what % WATCH_KINDS == WATCH_PIDFD && box->pidfd >= 0)
+    if (box->pidfd >= 0)
         on_dead(spawner, box);
 }
 
@@ -505,21 +555,22 @@ static int prepare(const struct native_host *host, struct err *err)
     return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
 }
 
-/* What the child of a sandbox reads, where it finds it when the heap is not copied. */
-static const struct native_host *keep_for_children(const struct native_host *host)
+static int begin(struct spawner *spawner, struct err *err)
 {
-    static struct native_host kept;
-    static struct sock_filter filter[BPF_MAXINSNS]; /* the kernel loads no longer one */
-    kept = *host;
-    memcpy(filter, host->agent_filter.code, host->agent_filter.len * sizeof(filter[0]));
-    kept.agent_filter.code = filter;
-    lean_begin();
-    return &kept;
+    spawner->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (spawner->epoll < 0)
+        return err_sys(err, errno, "epoll");
+    spawner->mould = mould_start(spawner->host);
+    if (spawner->mould < 0)
+        return err_sys(err, -spawner->mould, "start the mould of agents");
+    watch(spawner, spawner->wire, WATCH_WIRE);
+    watch(spawner, spawner->mould, WATCH_MOULD);
+    return 0;
 }
 
 void spawner_run(const struct native_host *host, int wire, int go)
 {
-    int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->agent, host->landlock, host->instance.lock };
+    int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->mould, host->landlock, host->instance.lock };
     size_t n = 5;
     for (size_t i = 0; i < host->cgroups.n; i++)
         keep[n++] = host->cgroups.trees[i].dir;
@@ -529,22 +580,19 @@ void spawner_run(const struct native_host *host, int wire, int go)
         _exit(1);
     close(go);
 
-    static struct spawner spawner; /* only what is used becomes memory that every clone copies */
+    static struct spawner spawner;
     spawner.host = host;
     spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
-    if (prepare(host, &err) < 0 || (spawner.epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
-        first.kind = WIRE_FAILED;
-        first.code = err.code ? 0 : errno; /* the message has its own words */
+    if (prepare(host, &err) < 0 || begin(&spawner, &err) < 0) {
+        first.kind = WIRE_FAILED; /* the message has its own words */
         (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
-                       err.code ? err.msg : "epoll");
+                       err.msg);
         tell(&spawner, &first, -1);
         _exit(1);
     }
     tell(&spawner, &first, -1);
-    spawner.host = keep_for_children(host);
-    watch(&spawner, wire, WATCH_WIRE);
     static const struct zygotes_events zygotes = { .on_forked = on_forked,
                                                    .watch = watch_zygote,
                                                    .unwatch = unwatch_zygote };
