@@ -699,7 +699,8 @@ int agent_begin(const struct agent_setup *setup, const char **ret_step)
 void agent_serve(void)
 {
     say_hello();
-    run_prepare(&agent.run);
+    if (!agent.config.setup.no_understudy)
+        run_prepare(&agent.run);
     serve();
 }
 

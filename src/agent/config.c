@@ -77,7 +77,8 @@ static int read_parts(struct config *config, struct source *source)
     if (r < 0)
         return r;
     if (setup->magic != AGENT_SETUP_MAGIC || setup->version != AGENT_SETUP_VERSION ||
-        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX || setup->has_door > 1)
+        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX ||
+        setup->has_door > 1 || setup->no_understudy > 1)
         return -EINVAL;
     /* Their descriptors cannot come along. */
     if (source->is_stream && (setup->n_cgroups || setup->has_door))

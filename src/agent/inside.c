@@ -87,11 +87,13 @@ static int become_agent(struct inside *inside, const char **ret_detail)
 static int open_guest_cgroup(struct inside *inside, const char **ret_detail)
 {
     (void)ret_detail;
+    const struct mould_order *order = inside->order;
     bool v2 = cgroup_kind(inside) == AGENT_CGROUP_V2;
-    char name[MOULD_LEAF_NAME_MAX];
-    mould_leaf_name(name, cgroup_kind(inside), inside->order->slot, MOULD_GUEST_LEAF,
-                    v2 ? "" : "tasks");
-    for (uint32_t i = 0; i < inside->order->setup.n_cgroups; i++) {
+    for (uint32_t i = 0; i < order->setup.n_cgroups; i++) {
+        bool kept = inside->mould->setup.kept_trees & UINT32_C(1) << i;
+        char name[MOULD_LEAF_NAME_MAX];
+        mould_leaf_name(name, cgroup_kind(inside), kept ? order->leaf : order->slot,
+                        kept ? MOULD_KEPT_LEAF : MOULD_GUEST_LEAF, v2 ? "" : "tasks");
         int fd = openat(MOULD_TREE_FD + (int)i, name,
                         (v2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
         if (fd < 0)
@@ -239,7 +241,9 @@ static void tell(const struct inside *inside, const struct mould_reply *reply)
 
 void inside_run(struct inside *inside)
 {
-    struct mould_reply reply = { .word = MOULD_STARTED, .slot = inside->order->slot };
+    struct mould_reply reply = { .word = MOULD_STARTED,
+                                 .slot = inside->order->slot,
+                                 .birth = inside->order->birth };
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         const char *detail = NULL;
         int r = steps[i].run(inside, &detail);

@@ -71,9 +71,11 @@ static void tell(const struct mould_reply *reply, const int *fds)
 }
 
 /* `pid`: MOULD_UNBORN, or who is born and will not start. */
-static void tell_failed(uint32_t slot, pid_t pid, const char *step, int code)
+static void tell_failed(const struct mould_order *order, pid_t pid, const char *step, int code)
 {
-    struct mould_reply reply = { .word = MOULD_FAILED, .slot = slot, .pid = pid, .code = code };
+    struct mould_reply reply = {
+        .word = MOULD_FAILED, .slot = order->slot, .birth = order->birth, .pid = pid, .code = code
+    };
     (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
     tell(&reply, NULL);
 }
@@ -124,8 +126,8 @@ static pid_t clone_child(struct inside *inside)
     if (v2 && place < 0)
         return place;
     uint64_t flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID;
-    pid_t pid = sys_clone(flags | (v2 ? SYS_CLONE_INTO_CGROUP : 0), /* exit_signal= */ 0,
-                          v2 ? place : 0);
+    pid_t pid =
+        sys_clone(flags | (v2 ? SYS_CLONE_INTO_CGROUP : 0), /* exit_signal= */ 0, v2 ? place : 0);
     if (pid == 0)
         inside_run(inside);
     if (v2)
@@ -142,16 +144,19 @@ static void bear(const struct mould_order *order, const int stream[2], const int
                              .control = MOULD_CONTROL_FD };
     pid_t pid = clone_child(&inside);
     if (pid < 0) {
-        tell_failed(order->slot, MOULD_UNBORN, "clone", -pid);
+        tell_failed(order, MOULD_UNBORN, "clone", -pid);
         return;
     }
     int r = map_ids(order, pid);
     if (r < 0) /* not reaped: nobody knows it yet */
         (void)kill(pid, SIGKILL);
     const int outer[] = { stream[0], door[0] };
-    tell(&(struct mould_reply){ .word = MOULD_BORN, .slot = order->slot, .pid = pid }, outer);
+    const struct mould_reply born = {
+        .word = MOULD_BORN, .slot = order->slot, .birth = order->birth, .pid = pid
+    };
+    tell(&born, outer);
     if (r < 0)
-        tell_failed(order->slot, pid, "map ids", -r);
+        tell_failed(order, pid, "map ids", -r);
     else
         (void)!send(door[0], "", 1, MSG_NOSIGNAL); /* it goes on, or is dead */
 }
@@ -161,7 +166,7 @@ static void obey(const struct mould_order *order)
     int fds[4] = { -1, -1, -1, -1 };
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[2]) < 0)
-        tell_failed(order->slot, MOULD_UNBORN, "make the agent's sockets", errno);
+        tell_failed(order, MOULD_UNBORN, "make the agent's sockets", errno);
     else
         bear(order, &fds[0], &fds[2]);
     for (int i = 0; i < 4; i++)

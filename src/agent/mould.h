@@ -28,23 +28,26 @@
 enum {
     MOULD_MAGIC = 0x4c554f4d, /* "MOUL", little endian */
     MOULD_CONTROL_FD = 3,
-    MOULD_SETUP_FD = 4, /* struct mould_setup, then the agents' filter, then the guests'; read once */
-    MOULD_TREE_FD = 5,  /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
+    MOULD_SETUP_FD =
+        4, /* struct mould_setup, then the agents' filter, then the guests'; read once */
+    MOULD_TREE_FD =
+        5, /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
     MOULD_STEP_MAX = 96,
 };
 
 struct mould_setup {
     uint32_t magic;
-    uint32_t own_uids;     /* agent and guest have ids of their own */
-    uint32_t bounded;      /* a cgroup bounds memory */
-    uint32_t own_network;  /* with a loopback to bring up */
+    uint32_t own_uids;    /* agent and guest have ids of their own */
+    uint32_t bounded;     /* a cgroup bounds memory */
+    uint32_t own_network; /* with a loopback to bring up */
     uint32_t has_landlock;
-    uint32_t namespaces;   /* CLONE_NEW…, of those that the child makes for itself */
+    uint32_t namespaces; /* CLONE_NEW…, of those that the child makes for itself */
     uint32_t n_trees;
     uint32_t agent_leaves; /* bit i: agents have a leaf in tree i */
+    uint32_t
+        kept_trees; /* bit i: guests' leaves in tree i have the number of the agent's, not the slot */
     uint32_t n_agent_filter, n_guest_filter;
     uint32_t ptys;
-    uint32_t unused;
     char hostname[32];
 };
 
@@ -53,7 +56,8 @@ enum mould_place { MOULD_TMP, MOULD_SHM, MOULD_WORKSPACE, MOULD_RUN_DIR, MOULD_P
 
 struct mould_order {
     uint32_t slot;
-    uint32_t leaf; /* number of the agent's; v2: the slot */
+    uint32_t birth;                /* told back, for a slot has one sandbox after the other */
+    uint32_t leaf;                 /* v2: the slot */
     uint32_t agent_uid, guest_uid; /* as the spawner's namespace has them */
     uint64_t memory_bytes;
     struct {
@@ -67,22 +71,22 @@ enum { MOULD_UNBORN = -1 };
 
 struct mould_reply {
     uint32_t word;
-    uint32_t slot;
+    uint32_t slot, birth;
     int32_t pid;  /* of MOULD_BORN; of MOULD_FAILED MOULD_UNBORN: there is no process */
     int32_t code; /* of MOULD_FAILED: an errno value */
     char step[MOULD_STEP_MAX];
 };
 
 /* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2), below a tree's directory; `file` may be "". The number is
- * the slot, of v1's leaves for agents their own. */
-enum mould_leaf { MOULD_GUEST_LEAF, MOULD_AGENT_LEAF };
+ * the slot's; that of leaves which are used again is their own. */
+enum mould_leaf { MOULD_GUEST_LEAF, MOULD_KEPT_LEAF /* of guests, used again */, MOULD_AGENT_LEAF };
 enum { MOULD_LEAF_NAME_MAX = 80 };
 static inline void mould_leaf_name(char out[static MOULD_LEAF_NAME_MAX], enum agent_cgroup kind,
                                    unsigned number, enum mould_leaf leaf, const char *file)
 {
+    static const char *const names[] = { "guest", "kept", "agent" };
     (void)snprintf(out, MOULD_LEAF_NAME_MAX, "%u%c%s%s%s", number,
-                   kind == AGENT_CGROUP_V2 ? '/' : '-',
-                   leaf == MOULD_GUEST_LEAF ? "guest" : "agent", *file ? "/" : "", file);
+                   kind == AGENT_CGROUP_V2 ? '/' : '-', names[leaf], *file ? "/" : "", file);
 }
 
 #endif

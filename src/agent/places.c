@@ -40,9 +40,11 @@ static int private_proc(const char **ret_step)
     struct statfs fs;
     if (statfs("/proc", &fs) < 0 || fs.f_type != PROC_MAGIC)
         return -EINVAL;
-    int r = mask(masked_files, sizeof(masked_files) / sizeof(masked_files[0]), "/dev/null", ret_step);
+    int r =
+        mask(masked_files, sizeof(masked_files) / sizeof(masked_files[0]), "/dev/null", ret_step);
     if (r == 0)
-        r = mask(masked_directories, sizeof(masked_directories) / sizeof(masked_directories[0]), "/.empty", ret_step);
+        r = mask(masked_directories, sizeof(masked_directories) / sizeof(masked_directories[0]),
+                 "/.empty", ret_step);
     if (r < 0)
         return r;
     *ret_step = "make /proc/sys read-only";

@@ -77,6 +77,7 @@ static int make_setup(const struct native_host *host)
         .namespaces = (uint32_t)box_namespaces(host),
         .n_trees = (uint32_t)host->cgroups.n,
         .agent_leaves = cgroup_agent_leaves(&host->cgroups),
+        .kept_trees = cgroup_kept_trees(&host->cgroups),
         .n_agent_filter = host->agent_filter.len,
         .n_guest_filter = host->guest_filter.len,
         .ptys = PLAN_PTYS,
@@ -154,10 +155,11 @@ static void make_order(const struct native_host *host, const struct box_start *s
 {
     const struct sandbox_limits *limits = &start->limits;
     *ret = (struct mould_order){
-        .slot = start->slot,
-        .leaf = host->cgroups.kind == CGROUP_V2 ? start->slot : start->agent_leaf,
-        .agent_uid = host_agent_uid(start->slot),
-        .guest_uid = host_guest_uid(start->slot),
+        .slot = start->names.slot,
+        .leaf = start->names.leaf,
+        .birth = start->birth,
+        .agent_uid = host_agent_uid(start->names.slot),
+        .guest_uid = host_guest_uid(start->names.slot),
         .memory_bytes = limits->memory_bytes,
         .places = { [MOULD_TMP] = { limits->tmp_bytes, limits->tmp_inodes },
                     [MOULD_SHM] = { limits->shm_bytes, PLAN_SHM_INODES },
@@ -165,13 +167,14 @@ static void make_order(const struct native_host *host, const struct box_start *s
                     [MOULD_RUN_DIR] = { PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES } },
     };
     box_setup(host, limits, &ret->setup);
+    ret->setup.no_understudy = start->for_kernel;
 }
 
 int box_start(const struct native_host *host, int mould, const struct box_start *start,
               struct box_failure *ret_failure)
 {
-    int r = cgroup_make(&host->cgroups, start->slot, &start->limits,
-                        host->own_uids ? host_agent_uid(start->slot) : (uid_t)-1);
+    int r = cgroup_make(&host->cgroups, start->names, &start->limits,
+                        host->own_uids ? host_agent_uid(start->names.slot) : (uid_t)-1);
     if (r < 0)
         return fail(ret_failure, "make cgroups", -r);
     struct mould_order order;
@@ -179,7 +182,7 @@ int box_start(const struct native_host *host, int mould, const struct box_start 
     /* Never waits: the mould may be waiting for us. */
     if (send(mould, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         r = fail(ret_failure, "order an agent", errno);
-        (void)cgroup_remove(&host->cgroups, start->slot); /* empty again */
+        (void)cgroup_remove(&host->cgroups, start->names.slot); /* empty again */
     }
     return r;
 }

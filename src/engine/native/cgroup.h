@@ -6,8 +6,11 @@
  *   2. cgroup_make() …    the spawner, one pair of leaves per sandbox: `guest` with the plan's limits,
  *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1.
  *                         A guest's leaf is made and removed with its sandbox, so no counter and no
- *                         charge is ever another's. v1's leaves for agents are used again: nothing is
- *                         read from them, and their limits are all the same
+ *                         charge is ever another's. In v1 that is true of memory; elsewhere there is
+ *                         nothing but counters, and a leaf is used again if they are as new (its
+ *                         limit of processes was never reached) or can be set back (processor time).
+ *                         Leaves for agents are used again, too: nothing is read from them, and their
+ *                         limits are all the same
  *   3. cgroups_remove()   the keeper, after everything else has ended
  *
  * v1: a process enters by writing "0" into a leaf's `tasks`; writing a pid into cgroup.procs costs
@@ -70,18 +73,29 @@ void cgroups_go_home(const struct cgroups *cgroups, pid_t server);
 
 /* --- one sandbox (cgroup.c) -------------------------------------------------------------------- */
 
+/* What the leaves of one sandbox are called by. */
+struct cgroup_names {
+    unsigned slot;
+    unsigned leaf; /* cgroup_make_leaf(); v2: the slot */
+};
 /* Makes the guest's leaf, and in v2 the agent's. `agent_uid` (in the caller's namespace) may let processes
  * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */
-int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
-                uid_t agent_uid);
-/* v1: a leaf for agents, with a number of its own. In v2 these do nothing. */
-int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf);
-void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
+int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
+                const struct sandbox_limits *limits, uid_t agent_uid);
+/* v1: leaves that are used again, the agent's and of the guest's all but memory, with a number of their own. In
+ * v2 these do nothing. */
+int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf);
+void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
+/* 0: it is as new. -EBUSY: try again. -ESTALE: it cannot be made so. */
+int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf);
+/* Bit i: the guests' leaves in tree i are such. */
+uint32_t cgroup_kept_trees(const struct cgroups *cgroups);
 /* Bit i: agents have a leaf in tree i. */
 uint32_t cgroup_agent_leaves(const struct cgroups *cgroups);
 /* v1: descriptors to enter the guest's leaf, at most CGROUP_TREES_MAX; v2: one, its directory. Returns their
  * number. */
-int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
+int cgroup_open_guest(const struct cgroups *cgroups, struct cgroup_names names,
+                      int ret_fds[CGROUP_TREES_MAX]);
 /* 0, or -EBUSY: try again. */
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
 /* Bounds the memory of a zygote: makes a directory for it and returns what its process needs to be in it,
@@ -91,9 +105,11 @@ void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation); /
 /* Counters that a run is judged by. One can be read as often as one likes, by whoever has the descriptor, and
  * tells nothing more when the directory is gone. */
 enum cgroup_counter { CGROUP_OOM_KILLS, CGROUP_PIDS_DENIED, CGROUP_COUNTERS };
-int cgroup_open_counter(const struct cgroups *cgroups, unsigned slot, enum cgroup_counter which);
+int cgroup_open_counter(const struct cgroups *cgroups, struct cgroup_names names,
+                        enum cgroup_counter which);
 bool cgroup_read_counter(int fd, enum cgroup_counter which, uint64_t *ret);
 /* false when nothing counts. */
-bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret);
+bool cgroup_usage(const struct cgroups *cgroups, struct cgroup_names names,
+                  struct sandbox_usage *ret);
 
 #endif

@@ -76,8 +76,9 @@ _Noreturn void spawner_run(const struct native_host *host, int wire, int go);
 int mould_start(const struct native_host *host);
 
 struct box_start {
-    unsigned slot;
-    unsigned agent_leaf; /* cgroup_make_agent() */
+    struct cgroup_names names;
+    uint32_t birth; /* for mould_order */
+    bool for_kernel;
     struct sandbox_limits limits;
 };
 struct box_failure {

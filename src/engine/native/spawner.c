@@ -41,7 +41,7 @@ enum {
     WARN_MS = 5000,   /* an end that takes longer is logged */
     TICK_MS = 20,     /* how often what is overdue is looked at */
     EVENTS = 64,
-    SPARE_LEAVES = 32, /* cgroups of dead agents that are kept for others */
+    SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -52,7 +52,8 @@ struct box {
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
     bool has_leaf;
-    unsigned leaf;   /* of its agent */
+    unsigned leaf;
+    uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     int pidfd, stream, door;
     struct sandbox_limits limits;
@@ -63,7 +64,8 @@ struct box {
 struct spawner {
     const struct native_host *host;
     int wire, epoll, mould;
-    size_t pending;    /* boxes that the tick must look at */
+    size_t pending; /* boxes that the tick must look at */
+    uint32_t births;
     unsigned n_leaves; /* that there ever were */
     size_t n_spare;
     /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is
@@ -146,7 +148,7 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
     tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
 }
 
-/*** Leaves for agents ***/
+/*** Leaves ***/
 
 static int take_leaf(struct spawner *spawner, struct box *box)
 {
@@ -157,21 +159,32 @@ static int take_leaf(struct spawner *spawner, struct box *box)
                 --spawner->n_spare * sizeof(spawner->spare[0]));
     } else {
         box->leaf = spawner->n_leaves++;
-        r = cgroup_make_agent(&spawner->host->cgroups, box->leaf);
+        r = cgroup_make_leaf(&spawner->host->cgroups, box->leaf);
     }
     box->has_leaf = r == 0;
     return r;
 }
 
-static void return_leaf(struct spawner *spawner, struct box *box)
+/* -EBUSY: not yet. */
+static int return_leaf(struct spawner *spawner, struct box *box)
 {
-    if (!box->has_leaf)
-        return;
+    int r = box->has_leaf ? cgroup_renew_leaf(&spawner->host->cgroups, box->leaf) : 0;
+    if (!box->has_leaf || r == -EBUSY)
+        return r;
     box->has_leaf = false;
-    if (spawner->n_spare < SPARE_LEAVES)
+    if (r == 0 && spawner->n_spare < SPARE_LEAVES)
         spawner->spare[spawner->n_spare++] = box->leaf;
     else
-        cgroup_remove_agent(&spawner->host->cgroups, box->leaf);
+        cgroup_remove_leaf(&spawner->host->cgroups, box->leaf);
+    return 0;
+}
+
+static struct cgroup_names names_of(const struct spawner *spawner, const struct box *box)
+{
+    unsigned slot = slot_of(spawner, box);
+    return (struct cgroup_names){ .slot = slot,
+                                  .leaf =
+                                      spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf };
 }
 
 /*** The life of a box ***/
@@ -189,11 +202,12 @@ static void doom(struct spawner *spawner, struct box *box)
 static void remove_box(struct spawner *spawner, struct box *box)
 {
     int r = cgroup_remove(&spawner->host->cgroups, slot_of(spawner, box));
+    if (r == 0)
+        r = return_leaf(spawner, box);
     if (r < 0) { /* the tick tries again */
         box->state = BOX_REMOVING;
         return;
     }
-    return_leaf(spawner, box);
     spawner->pending--;
     box->state = BOX_FREE;
     tell_about(spawner, box, WIRE_GONE);
@@ -209,19 +223,38 @@ static void fail_start(struct spawner *spawner, struct box *box, const char *ste
     doom(spawner, box);
 }
 
-/* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
-static void on_born(struct spawner *spawner, struct box *box, pid_t pid, int stream, int door)
+/* There is nobody to die. */
+static void on_unborn(struct spawner *spawner, struct box *box)
 {
-    box->stream = stream;
-    box->door = door;
+    tell_about(spawner, box, WIRE_FAILED);
+    remove_box(spawner, box);
+}
+
+/* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
+static void on_born(struct spawner *spawner, struct box *box, pid_t pid, const int fds[2])
+{
+    siginfo_t info;
+    int code = fds[0] < 0 || fds[1] < 0 ? EMFILE : 0; /* there was no room for them */
+    box->stream = fds[0];
+    box->door = fds[1];
     box->pidfd = sys_pidfd_open(pid); /* our child, and not reaped yet */
-    if (box->pidfd < 0) {
-        log_error("spawner: pidfd_open: %s", strerror(-box->pidfd));
-        _exit(1);
-    }
-    watch(spawner, box->pidfd, slot_of(spawner, box));
-    if (box->doomed)
+    if (box->pidfd < 0)
+        code = -box->pidfd;
+    if (box->pidfd >= 0)
+        watch(spawner, box->pidfd, slot_of(spawner, box));
+    if (code)
+        fail_start(spawner, box, "hold an agent", code);
+    else if (box->doomed)
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+    if (box->pidfd >= 0)
+        return;
+    box->pidfd = -1;
+    (void)kill(pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)pid, &info, WEXITED); /* it has run nothing but our own steps */
+    fd_closep(&box->stream);
+    fd_closep(&box->door);
+    box->stream = box->door = -1;
+    on_unborn(spawner, box);
 }
 
 static void on_started(struct spawner *spawner, struct box *box)
@@ -235,29 +268,25 @@ static void on_started(struct spawner *spawner, struct box *box)
     box->stream = -1;
 }
 
-/* There is nobody to die. */
-static void on_unborn(struct spawner *spawner, struct box *box)
-{
-    tell_about(spawner, box, WIRE_FAILED);
-    remove_box(spawner, box);
-}
-
+/* Takes the descriptors. What is about a start that has been given up is too late. */
 static void on_reply(struct spawner *spawner, struct mould_reply *reply, const int fds[2])
 {
     struct box *box = reply->slot < spawner->host->slots ? &spawner->boxes[reply->slot] : NULL;
-    bool starts = box && box->state == BOX_STARTING;
+    if (!box || box->state != BOX_STARTING || box->birth != reply->birth) {
+        for (int i = 0; i < 2; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+        return;
+    }
     reply->step[sizeof(reply->step) - 1] = '\0';
-    if (starts && reply->word == MOULD_BORN && box->pidfd < 0 && fds[0] >= 0 && fds[1] >= 0) {
-        on_born(spawner, box, reply->pid, fds[0], fds[1]);
-    } else if (starts && reply->word == MOULD_STARTED && box->pidfd >= 0) {
+    if (reply->word == MOULD_BORN) {
+        on_born(spawner, box, reply->pid, fds);
+    } else if (reply->word == MOULD_STARTED) {
         on_started(spawner, box);
-    } else if (starts && reply->word == MOULD_FAILED) {
+    } else {
         fail_start(spawner, box, reply->step, reply->code);
         if (reply->pid == MOULD_UNBORN)
             on_unborn(spawner, box);
-    } else {
-        log_error("spawner: impossible word %u about slot %u", reply->word, reply->slot);
-        _exit(1);
     }
 }
 
@@ -311,20 +340,23 @@ static void on_dead(struct spawner *spawner, struct box *box)
     tell_about(spawner, box, WIRE_DIED);
 }
 
-static void create(struct spawner *spawner, struct box *box, const struct sandbox_limits *limits)
+static void create(struct spawner *spawner, struct box *box, const struct wire_request *request)
 {
     *box = (struct box){ .state = BOX_STARTING,
                          .pidfd = -1,
                          .stream = -1,
                          .door = -1,
-                         .limits = *limits,
+                         .birth = ++spawner->births,
+                         .limits = request->limits,
                          .since_ms = now_ms() };
     spawner->pending++;
-    struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
     int r = take_leaf(spawner, box);
-    start.agent_leaf = box->leaf;
+    const struct box_start start = { .names = names_of(spawner, box),
+                                     .birth = box->birth,
+                                     .for_kernel = request->for_kernel != 0,
+                                     .limits = request->limits };
     if (r < 0)
-        box->failure = (struct box_failure){ .code = -r, .step = "make the agent's cgroup" };
+        box->failure = (struct box_failure){ .code = -r, .step = "make leaves of cgroups" };
     else
         r = box_start(spawner->host, spawner->mould, &start, &box->failure);
     if (r < 0) {
@@ -344,7 +376,7 @@ static void destroy(struct spawner *spawner, struct box *box)
 static void report_usage(struct spawner *spawner, const struct box *box)
 {
     struct wire_event event = { .kind = WIRE_USED, .slot = slot_of(spawner, box) };
-    event.known = cgroup_usage(&spawner->host->cgroups, event.slot, &event.usage);
+    event.known = cgroup_usage(&spawner->host->cgroups, names_of(spawner, box), &event.usage);
     tell(spawner, &event, -1);
 }
 
@@ -354,8 +386,8 @@ static void hand_counters(struct spawner *spawner, const struct box *box)
         struct wire_event event = { .kind = WIRE_COUNTER,
                                     .slot = slot_of(spawner, box),
                                     .code = which };
-        auto_fd fd =
-            cgroup_open_counter(&spawner->host->cgroups, event.slot, (enum cgroup_counter)which);
+        auto_fd fd = cgroup_open_counter(&spawner->host->cgroups, names_of(spawner, box),
+                                         (enum cgroup_counter)which);
         if (fd >= 0)
             tell(spawner, &event, fd);
     }
@@ -381,7 +413,7 @@ static int order_kernel(struct spawner *spawner, struct box *box)
                                       bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes };
     box_setup(host, &box->limits, &order.setup);
     int fds[2 + CGROUP_TREES_MAX] = { box->pidfd, box->door };
-    int n = cgroup_open_guest(&host->cgroups, slot_of(spawner, box), &fds[2]);
+    int n = cgroup_open_guest(&host->cgroups, names_of(spawner, box), &fds[2]);
     if (n < 0)
         return n;
     int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds, 2 + (size_t)n);
@@ -427,7 +459,7 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
     struct box *box = request->slot < spawner->host->slots ? &spawner->boxes[request->slot] : NULL;
     bool is_free = box && box->state == BOX_FREE;
     if (box && is_free && request->kind == WIRE_CREATE)
-        create(spawner, box, &request->limits);
+        create(spawner, box, request);
     else if (box && !is_free && request->kind == WIRE_USAGE)
         report_usage(spawner, box);
     else if (box && !is_free && request->kind == WIRE_COUNTERS)
