@@ -7,8 +7,9 @@
  *   spawner ── fork, exec ─▶ mould ── clone (CLONE_PARENT) ─▶ agent, a child of the spawner's
  *      └───── SOCK_SEQPACKET ──┴─────── the same end, until it is pid 1 in full ──┘
  *
- * The mould is what the spawner is (its user, its capabilities, its root), runs nothing of a guest's and reads
- * nothing but orders. It ends when its socket does. All structs are fixed; both sides are of one build.
+ * The mould has the spawner's ids and root, in a user namespace of its own below the spawner's: so it has no right
+ * over the spawner, and the spawner and its zygote have every right over agents, whose memory belongs to that
+ * namespace for good. It runs nothing of a guest's and reads nothing but orders. It ends when its socket does. All structs are fixed; both sides are of one build.
  *
  *   spawner → mould    struct mould_order
  *   mould → spawner    MOULD_BORN with the pid and, by SCM_RIGHTS, two descriptors: the server's end of

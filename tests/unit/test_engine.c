@@ -612,7 +612,7 @@ static void many_leave_no_trace(void **state)
     if (geteuid() == 0)
         assert_in_range(processes_left(), 2, 2); /* the spawner and its mould */
     /* Its own directories, and of leaves that are used again some that wait for others. */
-    assert_in_range(cgroups_left(rig.instance), 0, 4 + (2 + 3) * 32);
+    assert_in_range(cgroups_left(rig.instance), 0, 4 + (2 + 4) * 32);
     engine_close(rig.engine);
     rig.engine = NULL;
     wait_for_nothing(&rig, "close", 1000);

@@ -125,11 +125,26 @@ static int place_descriptors(const struct native_host *host, int control, int se
 
 static _Noreturn void become_mould(const struct native_host *host, int control, int setup)
 {
+    char byte;
+    if (recv(control, &byte, 1, 0) != 1) /* its ids are mapped */
+        _exit(127);
     char name[] = "belljar-mould", *argv[] = { name, NULL }, *envp[] = { NULL };
     int program = place_descriptors(host, control, setup);
     if (program >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0)
         (void)sys_exec_fd(program, argv, envp);
     _exit(127); /* its socket tells */
+}
+
+/* All ids that the spawner has, under the same numbers. */
+static int map_mould(const struct native_host *host, pid_t pid)
+{
+    char map[64];
+    if (host->own_uids)
+        (void)snprintf(map, sizeof(map), "0 0 %u\n", host->uid_count);
+    else
+        (void)snprintf(map, sizeof(map), "%d %d 1\n", PLAN_GUEST_UID, PLAN_GUEST_UID);
+    int r = host_write_proc(pid, "gid_map", map);
+    return r < 0 ? r : host_write_proc(pid, "uid_map", map);
 }
 
 int mould_start(const struct native_host *host)
@@ -141,11 +156,14 @@ int mould_start(const struct native_host *host)
     auto_fd setup = make_setup(host);
     if (setup < 0)
         return setup;
-    struct clone_args args = { .exit_signal = SIGCHLD };
+    struct clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
         become_mould(host, theirs, setup);
-    return pid < 0 ? pid : steal_fd(&ours);
+    int r = pid < 0 ? pid : map_mould(host, pid);
+    if (r == 0 && send(ours, "", 1, MSG_NOSIGNAL) != 1)
+        r = -errno;
+    return r < 0 ? r : steal_fd(&ours); /* without ours it ends */
 }
 
 /*** Orders ***/

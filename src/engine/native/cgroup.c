@@ -37,8 +37,8 @@ static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tr
            (tree->controllers & (CGROUP_MEMORY | CGROUP_PIDS));
 }
 
-/* Nothing of memory is: what was charged may outlive who it was charged for. And it is there that one sees
- * which sandboxes there are (instance.c). */
+/* Memory's are not, as such: they are called by the sandbox's slot while it lives, for it is there that one
+ * sees which sandboxes there are (instance.c); and what was charged may outlive who it was charged for. */
 static bool is_kept(const struct cgroups *cgroups, const struct cgroup_tree *tree)
 {
     return cgroups->kind == CGROUP_V1 && (cgroups->controllers & CGROUP_MEMORY) &&
@@ -177,12 +177,61 @@ static int make_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tr
     return has_leaf(cgroups, tree, leaf) && mkdirat(tree->dir, name, 0755) < 0 ? -errno : 0;
 }
 
+/* A number in a file of a leaf that is to be used again; UINT64_MAX when it cannot be read. */
+static uint64_t kept_number(const struct cgroups *cgroups, unsigned leaf,
+                            const struct cgroup_tree *tree, const char *file, const char *key)
+{
+    char name[NAME_MAX_], text[128];
+    leaf_name(name, cgroups, leaf, KEPT, file);
+    auto_fd fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (len <= 0)
+        return UINT64_MAX;
+    text[len] = '\0';
+    return number_in(text, key);
+}
+
+/* Nothing is charged there, which also says that nobody is in it, and nobody was killed for it; and its
+ * highest is set back to that. */
+static bool is_memory_new(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                          unsigned leaf)
+{
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, leaf, KEPT, "memory.memsw.usage_in_bytes");
+    bool swap = faccessat(tree->dir, name, F_OK, 0) == 0;
+    leaf_name(name, cgroups, leaf, KEPT, "memory.max_usage_in_bytes");
+    return kept_number(cgroups, leaf, tree, "memory.usage_in_bytes", NULL) == 0 &&
+           (!swap || kept_number(cgroups, leaf, tree, "memory.memsw.usage_in_bytes", NULL) == 0) &&
+           kept_number(cgroups, leaf, tree, "memory.oom_control", "oom_kill") == 0 &&
+           write_at(tree->dir, name, "0") == 0;
+}
+
+/* v1: what is charged to a dead guest is given back within some milliseconds, if nothing of it stays. What is
+ * clean by the time that its number is used again takes the new name; what is not is removed. */
+static int make_memory(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                       struct cgroup_names names)
+{
+    char kept[NAME_MAX_], name[NAME_MAX_];
+    leaf_name(kept, cgroups, names.leaf, KEPT, "");
+    leaf_name(name, cgroups, names.slot, GUEST, "");
+    if (faccessat(tree->dir, kept, F_OK, 0) == 0) {
+        if (is_memory_new(cgroups, tree, names.leaf) &&
+            renameat(tree->dir, kept, tree->dir, name) == 0)
+            return 0;
+        if (unlinkat(tree->dir, kept, AT_REMOVEDIR) < 0)
+            return -errno;
+    }
+    return make_leaf(cgroups, tree, names.slot, GUEST);
+}
+
 static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *tree,
                       struct cgroup_names names, uid_t agent_uid)
 {
     bool v2 = cgroups->kind == CGROUP_V2;
     int r = v2 ? make_holder(tree, names.slot, agent_uid) : 0;
-    if (r == 0 && !is_kept(cgroups, tree))
+    if (r == 0 && !v2 && (tree->controllers & CGROUP_MEMORY))
+        r = make_memory(cgroups, tree, names);
+    else if (r == 0 && !is_kept(cgroups, tree))
         r = make_leaf(cgroups, tree, names.slot, GUEST);
     if (r == 0 && v2)
         r = make_leaf(cgroups, tree, names.slot, AGENT);
@@ -239,23 +288,8 @@ void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf)
     for (size_t i = 0; i < cgroups->n && cgroups->kind == CGROUP_V1; i++) {
         const struct cgroup_tree *tree = &cgroups->trees[i];
         (void)remove_leaf(cgroups, tree, leaf, AGENT); /* the keeper does, at last */
-        if (is_kept(cgroups, tree))
-            (void)remove_leaf(cgroups, tree, leaf, KEPT);
+        (void)remove_leaf(cgroups, tree, leaf, KEPT);
     }
-}
-
-/* A number in a file of the guest's kept leaf; UINT64_MAX when it cannot be read. */
-static uint64_t kept_number(const struct cgroups *cgroups, unsigned leaf,
-                            const struct cgroup_tree *tree, const char *file, const char *key)
-{
-    char name[NAME_MAX_], text[128];
-    leaf_name(name, cgroups, leaf, KEPT, file);
-    auto_fd fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (len <= 0)
-        return UINT64_MAX;
-    text[len] = '\0';
-    return number_in(text, key);
 }
 
 int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf)
@@ -275,6 +309,17 @@ int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf)
     if (cpuacct && is_kept(cgroups, cpuacct) && write_at(cpuacct->dir, name, "0") < 0)
         return -ESTALE;
     return 0;
+}
+
+int cgroup_keep(const struct cgroups *cgroups, struct cgroup_names names)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, CGROUP_MEMORY);
+    char kept[NAME_MAX_], name[NAME_MAX_];
+    if (cgroups->kind != CGROUP_V1 || !tree)
+        return cgroup_remove(cgroups, names.slot);
+    leaf_name(kept, cgroups, names.leaf, KEPT, "");
+    leaf_name(name, cgroups, names.slot, GUEST, "");
+    return renameat(tree->dir, name, tree->dir, kept) < 0 ? cgroup_remove(cgroups, names.slot) : 0;
 }
 
 uint32_t cgroup_kept_trees(const struct cgroups *cgroups)

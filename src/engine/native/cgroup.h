@@ -6,11 +6,10 @@
  *   2. cgroup_make() …    the spawner, one pair of leaves per sandbox: `guest` with the plan's limits,
  *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1.
  *                         A guest's leaf is made and removed with its sandbox, so no counter and no
- *                         charge is ever another's. In v1 that is true of memory; elsewhere there is
- *                         nothing but counters, and a leaf is used again if they are as new (its
- *                         limit of processes was never reached) or can be set back (processor time).
- *                         Leaves for agents are used again, too: nothing is read from them, and their
- *                         limits are all the same
+ *                         charge is ever another's; or, in v1, it is used again when it is as new:
+ *                         nobody is in it, its limits were never reached, nothing is charged there any
+ *                         more, and highest use and processor time are set back. Leaves for agents are
+ *                         used again, too: nothing is read from them, and their limits are all the same
  *   3. cgroups_remove()   the keeper, after everything else has ended
  *
  * v1: a process enters by writing "0" into a leaf's `tasks`; writing a pid into cgroup.procs costs
@@ -82,12 +81,14 @@ struct cgroup_names {
  * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */
 int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
                 const struct sandbox_limits *limits, uid_t agent_uid);
-/* v1: leaves that are used again, the agent's and of the guest's all but memory, with a number of their own. In
- * v2 these do nothing. */
+/* v1: leaves that are used again, with a number of their own: the agent's, and the guest's but that of memory,
+ * which joins them when its sandbox has ended. In v2 these do nothing. */
 int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf);
 void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
 /* 0: it is as new. -EBUSY: try again. -ESTALE: it cannot be made so. */
 int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf);
+/* Instead of cgroup_remove(), when the others are as new: cgroup_make() with that number looks at it again. */
+int cgroup_keep(const struct cgroups *cgroups, struct cgroup_names names);
 /* Bit i: the guests' leaves in tree i are such. */
 uint32_t cgroup_kept_trees(const struct cgroups *cgroups);
 /* Bit i: agents have a leaf in tree i. */

@@ -63,6 +63,9 @@ static inline uint32_t host_guest_uid(unsigned slot)
 /* Closes every descriptor but these and stderr. */
 void host_close_all_but(const int *fds, size_t n);
 
+/* `text` to a file of that process in /proc. 0 or -errno. */
+int host_write_proc(pid_t pid, const char *file, const char *text);
+
 /* For a process that must outlive the server by a moment: no terminal, no signal but SIGKILL. */
 void host_deafen(void);
 

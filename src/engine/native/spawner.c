@@ -165,26 +165,32 @@ static int take_leaf(struct spawner *spawner, struct box *box)
     return r;
 }
 
-/* -EBUSY: not yet. */
-static int return_leaf(struct spawner *spawner, struct box *box)
-{
-    int r = box->has_leaf ? cgroup_renew_leaf(&spawner->host->cgroups, box->leaf) : 0;
-    if (!box->has_leaf || r == -EBUSY)
-        return r;
-    box->has_leaf = false;
-    if (r == 0 && spawner->n_spare < SPARE_LEAVES)
-        spawner->spare[spawner->n_spare++] = box->leaf;
-    else
-        cgroup_remove_leaf(&spawner->host->cgroups, box->leaf);
-    return 0;
-}
-
 static struct cgroup_names names_of(const struct spawner *spawner, const struct box *box)
 {
     unsigned slot = slot_of(spawner, box);
     return (struct cgroup_names){ .slot = slot,
                                   .leaf =
                                       spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf };
+}
+
+/* -EBUSY: not yet. */
+static int retire_cgroups(struct spawner *spawner, struct box *box)
+{
+    const struct cgroups *cgroups = &spawner->host->cgroups;
+    int r = box->has_leaf ? cgroup_renew_leaf(cgroups, box->leaf) : -ESTALE;
+    if (r == -EBUSY)
+        return r;
+    bool keep = r == 0 && spawner->n_spare < SPARE_LEAVES;
+    r = keep ? cgroup_keep(cgroups, names_of(spawner, box))
+             : cgroup_remove(cgroups, slot_of(spawner, box));
+    if (r < 0)
+        return r;
+    if (keep)
+        spawner->spare[spawner->n_spare++] = box->leaf;
+    else if (box->has_leaf)
+        cgroup_remove_leaf(cgroups, box->leaf);
+    box->has_leaf = false;
+    return 0;
 }
 
 /*** The life of a box ***/
@@ -201,10 +207,7 @@ static void doom(struct spawner *spawner, struct box *box)
 
 static void remove_box(struct spawner *spawner, struct box *box)
 {
-    int r = cgroup_remove(&spawner->host->cgroups, slot_of(spawner, box));
-    if (r == 0)
-        r = return_leaf(spawner, box);
-    if (r < 0) { /* the tick tries again */
+    if (retire_cgroups(spawner, box) < 0) { /* the tick tries again */
         box->state = BOX_REMOVING;
         return;
     }
