@@ -573,6 +573,43 @@ static void limits_hold_and_are_counted(void **state)
     rig_close(&rig);
 }
 
+/* One that reaches its limits; then many, in whose cgroups others have been. */
+static void nobody_sees_counters_of_another(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    if (!(engine_layers(rig.engine) & LAYER_MEMORY_LIMIT)) {
+        rig_close(&rig);
+        skip(); /* no cgroup for this user */
+    }
+    for (int i = 0; i < COUNT; i++) {
+        guest_start(&guest, &rig);
+        guest_count(&guest);
+        CHECK_INT("memory kills", guest.usage.oom_kills, 0);
+        CHECK_INT("forks denied", guest.usage.pids_denied, 0);
+        CHECK("nothing has run yet", guest.usage.cpu_ns < 50 * 1000000);
+        CHECK("nothing was needed yet", guest.usage.memory_peak_bytes < 4 << 20);
+        if (i % 8 == 0)
+            (void)guest_run(&guest, "head -c 200m /dev/zero | tail -c 200m >/dev/null");
+        if (i % 8 == 1)
+            (void)guest_run(&guest, "i=0; while [ $i -lt 60 ]; do sleep 9 & i=$((i+1)); done");
+        if (i % 8 == 2)
+            (void)guest_run(&guest, "head -c 30m /dev/zero > /tmp/x; i=0; while [ $i -lt 99999 ];"
+                                    " do i=$((i+1)); done");
+        guest_count(&guest);
+        CHECK("it counts", i % 8 != 0 || guest.usage.oom_kills > 0);
+        CHECK("it counts", i % 8 != 1 || guest.usage.pids_denied > 0);
+        CHECK("it counts", i % 8 != 2 || guest.usage.cpu_ns > 10 * 1000000);
+        guest_end(&guest);
+        if (i % 16 == 15)
+            rig_idle(&rig, 250);
+    }
+    rig_close(&rig);
+}
+
 static void many_leave_no_trace(void **state)
 {
     (void)state;
@@ -1083,6 +1120,7 @@ int main(void)
         cmocka_unit_test(installers_that_cannot_be_are_told),
         cmocka_unit_test(outside_uids_are_unique),
         cmocka_unit_test(limits_hold_and_are_counted),
+        cmocka_unit_test(nobody_sees_counters_of_another),
         cmocka_unit_test(many_leave_no_trace),
         cmocka_unit_test(many_of_a_user_leave_no_trace),
         cmocka_unit_test(pool_is_used_and_refilled),

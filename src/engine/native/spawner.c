@@ -42,6 +42,7 @@ enum {
     TICK_MS = 20,     /* how often what is overdue is looked at */
     EVENTS = 64,
     SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
+    SPARE_MS = 200,    /* at least, unless there are so many */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -61,6 +62,11 @@ struct box {
     struct box_failure failure;
 };
 
+struct spare {
+    unsigned leaf;
+    uint64_t since_ms;
+};
+
 struct spawner {
     const struct native_host *host;
     int wire, epoll, mould;
@@ -70,7 +76,7 @@ struct spawner {
     size_t n_spare;
     /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is
      * charged there until then. */
-    unsigned spare[SPARE_LEAVES];
+    struct spare spare[SPARE_LEAVES];
     struct zygotes zygotes;
     struct box boxes[WIRE_SLOTS_MAX];
 };
@@ -153,8 +159,9 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
 static int take_leaf(struct spawner *spawner, struct box *box)
 {
     int r = 0;
-    if (spawner->n_spare == SPARE_LEAVES) {
-        box->leaf = spawner->spare[0];
+    bool rested = spawner->n_spare && box->since_ms - spawner->spare[0].since_ms >= SPARE_MS;
+    if (rested || spawner->n_spare == SPARE_LEAVES) {
+        box->leaf = spawner->spare[0].leaf;
         memmove(&spawner->spare[0], &spawner->spare[1],
                 --spawner->n_spare * sizeof(spawner->spare[0]));
     } else {
@@ -186,7 +193,7 @@ static int retire_cgroups(struct spawner *spawner, struct box *box)
     if (r < 0)
         return r;
     if (keep)
-        spawner->spare[spawner->n_spare++] = box->leaf;
+        spawner->spare[spawner->n_spare++] = (struct spare){ box->leaf, now_ms() };
     else if (box->has_leaf)
         cgroup_remove_leaf(cgroups, box->leaf);
     box->has_leaf = false;
