@@ -34,6 +34,7 @@
  * beside a run takes with it what was below it when it was killed, or when it ended by itself what is
  * in its session; others that it has sent away on their own are found when the run ends.
  */
+#include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/counts.h"
 #include "agent/file.h"
@@ -639,21 +640,17 @@ static _Noreturn void serve(void)
     }
 }
 
-static void open_signals(void)
+static int set_signals(void)
 {
+    sigset_t mask;
     /* Only SIGCHLD is blocked: others are ignored by nature of pid 1, where blocked ones would queue
      * up at a guest's will. */
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
     for (int sig = 1; sig < NSIG; sig++)
         (void)signals_default(sig); /* guests inherit; KILL and STOP refuse, and need it not */
     (void)signal(SIGPIPE, SIG_IGN);
-    if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
-        die("signals", errno);
-    agent.signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (agent.signal_fd < 0)
-        die("signals", errno);
+    return sigprocmask(SIG_SETMASK, &mask, NULL) < 0 ? -errno : 0;
 }
 
 static void say_hello(void)
@@ -664,7 +661,50 @@ static void say_hello(void)
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
 }
 
-int main(int argc, char **argv)
+/* With a configuration that is loaded. */
+static int begin(const char **ret_step)
+{
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    *ret_step = "signals";
+    agent.signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (agent.signal_fd < 0)
+        return -errno;
+    *ret_step = "stream";
+    int r = wire_init(&agent.wire, AGENT_STREAM_FD, agent.config.out_fd);
+    if (r < 0)
+        return r;
+    run_init(&agent.run, &agent.config, &agent.wire);
+    kernel_init(&agent.kernel, &agent.config, &agent.wire);
+    files_init(&agent.files, &agent.config, &agent.wire);
+    stay_init(&agent.stay);
+    agent.childless = true;
+    return 0;
+}
+
+int agent_cast(const struct sys_filter *filter, uint32_t n_filter)
+{
+    int r = set_signals();
+    return r < 0 ? r : config_cast(&agent.config, filter, n_filter);
+}
+
+int agent_begin(const struct agent_setup *setup, const char **ret_step)
+{
+    agent.config.setup = *setup;
+    int r = config_load(&agent.config, CONFIG_CAST, AGENT_WORKSPACE, AGENT_RUN_DIR, ret_step);
+    return r < 0 ? r : begin(ret_step);
+}
+
+void agent_serve(void)
+{
+    say_hello();
+    if (!agent.config.setup.no_understudy)
+        run_prepare(&agent.run);
+    serve();
+}
+
+int agent_main(int argc, char **argv)
 {
     const char *step;
     if (argc > 1 && strcmp(argv[1], AGENT_JOIN) == 0)
@@ -677,19 +717,13 @@ int main(int argc, char **argv)
     argv += source != CONFIG_GIVEN;
     int r = config_load(&agent.config, source, argc > 1 ? argv[1] : AGENT_WORKSPACE,
                         argc > 2 ? argv[2] : AGENT_RUN_DIR, &step);
+    if (r == 0) {
+        step = "signals";
+        r = set_signals();
+    }
+    if (r == 0)
+        r = begin(&step);
     if (r < 0)
         die(step, -r);
-    open_signals();
-    r = wire_init(&agent.wire, AGENT_STREAM_FD, agent.config.out_fd);
-    if (r < 0)
-        die("stream", -r);
-    run_init(&agent.run, &agent.config, &agent.wire);
-    kernel_init(&agent.kernel, &agent.config, &agent.wire);
-    files_init(&agent.files, &agent.config, &agent.wire);
-    stay_init(&agent.stay);
-    agent.childless = true;
-
-    say_hello();
-    run_prepare(&agent.run);
-    serve();
+    agent_serve();
 }

@@ -77,7 +77,8 @@ static int read_parts(struct config *config, struct source *source)
     if (r < 0)
         return r;
     if (setup->magic != AGENT_SETUP_MAGIC || setup->version != AGENT_SETUP_VERSION ||
-        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX || setup->has_door > 1)
+        setup->n_filter > AGENT_FILTER_MAX || setup->env_len > AGENT_ENV_MAX ||
+        setup->has_door > 1 || setup->no_understudy > 1)
         return -EINVAL;
     /* Their descriptors cannot come along. */
     if (source->is_stream && (setup->n_cgroups || setup->has_door))
@@ -101,10 +102,10 @@ static int read_setup(struct config *config, enum config_source from)
         config->setup.guest_gid = getgid();
         return 0;
     }
-    int r = read_parts(config, &source);
+    int r = from == CONFIG_CAST ? 0 : read_parts(config, &source);
     if (r < 0)
         return r;
-    if (!stdio)
+    if (from == CONFIG_GIVEN)
         close(AGENT_SETUP_FD);
     r = check_cgroups(&config->setup);
     return r < 0 ? r : open_door(config);
@@ -138,6 +139,12 @@ static int split_env(struct config *config)
         config->env[count++] = config->env_bytes + at;
     }
     return 0;
+}
+
+int config_cast(struct config *config, const struct sys_filter *filter, uint32_t n_filter)
+{
+    config->program = (struct sys_program){ .len = (uint16_t)n_filter, .filter = filter };
+    return split_env(config);
 }
 
 static int close_the_rest(struct config *config)
@@ -209,7 +216,7 @@ int config_load(struct config *config, enum config_source source, const char *wo
     if (r < 0)
         return r;
     *ret_step = "environment";
-    r = split_env(config);
+    r = source == CONFIG_CAST ? 0 : split_env(config);
     if (r < 0)
         return r;
     *ret_step = "close descriptors";

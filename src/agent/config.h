@@ -25,10 +25,14 @@ struct config {
 };
 
 /* Where the set-up comes from, as setup.h says. */
-enum config_source { CONFIG_GIVEN, CONFIG_STDIO, CONFIG_DEFAULTS };
+enum config_source { CONFIG_GIVEN, CONFIG_STDIO, CONFIG_DEFAULTS, CONFIG_CAST };
+
+/* In the mould: the filter and the environment that all its agents have. 0 or -errno. */
+int config_cast(struct config *config, const struct sys_filter *filter, uint32_t n_filter);
 
 /* Reads the set-up, checks that it can be honoured, opens the directories, gives up every privilege
- * that is not needed, and becomes undumpable. 0; or -errno and what failed in *ret_step. */
+ * that is not needed, and becomes undumpable. CONFIG_CAST: config->setup is there already, and what
+ * config_cast() has put there. 0; or -errno and what failed in *ret_step. */
 int config_load(struct config *config, enum config_source source, const char *workspace,
                 const char *run_dir, const char **ret_step);
 

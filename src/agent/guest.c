@@ -130,7 +130,7 @@ static int die_with_agent(const struct config *config)
     return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 }
 
-/* What the agent itself has changed (open_signals() in agent.c). SIGINT stays blocked where guest_fork()
+/* What the agent itself has changed (set_signals() in agent.c). SIGINT stays blocked where guest_fork()
  * was called so. */
 static int default_signals(const struct config *config)
 {

@@ -99,7 +99,8 @@ struct agent_setup {
     uint32_t n_filter;             /* struct sock_filter that follow; 0: none */
     uint32_t env_len;  /* bytes that follow them: "NAME=value\0…"; 0: the default list */
     uint32_t has_door; /* 0 or 1 */
-    uint32_t unused;
+    uint32_t
+        no_understudy; /* 0 or 1: a kernel will be first, so nobody waits to become a program */
 
     /* Limits of each guest process. Core size 0, locked memory, queues and pending signals are the
      * agent's own small constants. */

@@ -37,18 +37,26 @@ static inline int sys_close_range(unsigned first, unsigned last)
     return syscall(SYS_close_range, first, last, 0) < 0 ? -errno : 0;
 }
 
-/*** clone3(2) with CLONE_INTO_CGROUP, Linux 5.7: fork(), born in the cgroup of a v2 directory ***/
+/*** clone3(2), Linux 5.3; SYS_CLONE_INTO_CGROUP (5.7): born in the cgroup of a v2 directory ***/
 
-static inline pid_t sys_fork_into(int cgroup_fd)
+#define SYS_CLONE_INTO_CGROUP UINT64_C(0x200000000)
+
+/* Like fork(), but the C library does not learn of it. */
+static inline pid_t sys_clone(uint64_t flags, int exit_signal, int cgroup_fd)
 {
     struct {
         uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
             set_tid_size, cgroup;
-    } args = { .flags = UINT64_C(0x200000000),
-               .exit_signal = SIGCHLD,
+    } args = { .flags = flags,
+               .exit_signal = (uint64_t)exit_signal,
                .cgroup = (uint64_t)cgroup_fd };
     long r = syscall(SYS_clone3, &args, sizeof(args));
     return r < 0 ? -errno : (pid_t)r;
+}
+
+static inline pid_t sys_fork_into(int cgroup_fd)
+{
+    return sys_clone(SYS_CLONE_INTO_CGROUP, SIGCHLD, cgroup_fd);
 }
 
 /*** capset(2), capget(2), version 3 ***/
@@ -107,5 +115,17 @@ struct sys_program {
     uint16_t len;
     const struct sys_filter *filter;
 };
+
+static inline int sys_seccomp_filter(const struct sys_program *program)
+{
+    return syscall(SYS_seccomp, /* SECCOMP_SET_MODE_FILTER */ 1, 0, program) < 0 ? -errno : 0;
+}
+
+/*** landlock_restrict_self(2), Linux 5.13 ***/
+
+static inline int sys_landlock_restrict_self(int ruleset)
+{
+    return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
+}
 
 #endif

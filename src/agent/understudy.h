@@ -7,7 +7,7 @@
  * program will hold, and the socket by which it gets its order and says why it failed; it is undumpable
  * until exec, which closes the socket and drops its memory. And it is there only before any code of the
  * guest's has run: the first run takes it or sees it killed, and so does a kernel. A later run is started
- * by fork.
+ * by fork. There is none where a kernel is expected to be first (setup.h).
  */
 #ifndef BELLJAR_AGENT_UNDERSTUDY_H
 #define BELLJAR_AGENT_UNDERSTUDY_H

@@ -573,6 +573,43 @@ static void limits_hold_and_are_counted(void **state)
     rig_close(&rig);
 }
 
+/* One that reaches its limits; then many, in whose cgroups others have been. */
+static void nobody_sees_counters_of_another(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    if (!(engine_layers(rig.engine) & LAYER_MEMORY_LIMIT)) {
+        rig_close(&rig);
+        skip(); /* no cgroup for this user */
+    }
+    for (int i = 0; i < COUNT; i++) {
+        guest_start(&guest, &rig);
+        guest_count(&guest);
+        CHECK_INT("memory kills", guest.usage.oom_kills, 0);
+        CHECK_INT("forks denied", guest.usage.pids_denied, 0);
+        CHECK("nothing has run yet", guest.usage.cpu_ns < 50 * 1000000);
+        CHECK("nothing was needed yet", guest.usage.memory_peak_bytes < 4 << 20);
+        if (i % 8 == 0)
+            (void)guest_run(&guest, "head -c 200m /dev/zero | tail -c 200m >/dev/null");
+        if (i % 8 == 1)
+            (void)guest_run(&guest, "i=0; while [ $i -lt 60 ]; do sleep 9 & i=$((i+1)); done");
+        if (i % 8 == 2)
+            (void)guest_run(&guest, "head -c 30m /dev/zero > /tmp/x; i=0; while [ $i -lt 99999 ];"
+                                    " do i=$((i+1)); done");
+        guest_count(&guest);
+        CHECK("it counts", i % 8 != 0 || guest.usage.oom_kills > 0);
+        CHECK("it counts", i % 8 != 1 || guest.usage.pids_denied > 0);
+        CHECK("it counts", i % 8 != 2 || guest.usage.cpu_ns > 10 * 1000000);
+        guest_end(&guest);
+        if (i % 16 == 15)
+            rig_idle(&rig, 250);
+    }
+    rig_close(&rig);
+}
+
 static void many_leave_no_trace(void **state)
 {
     (void)state;
@@ -602,7 +639,7 @@ static void many_leave_no_trace(void **state)
         CHECK_STR("one after the other", guest_run(&guests[0], "echo here"), "here\n");
         guest_end(&guests[0]);
     }
-    for (int i = 0; i < 100 && geteuid() == 0 && processes_left() > 1; i++)
+    for (int i = 0; i < 100 && geteuid() == 0 && processes_left() > 2; i++)
         rig_idle(&rig, 30);
     rig_idle(&rig, 300);
     engine_stats(rig.engine, &stats);
@@ -610,9 +647,9 @@ static void many_leave_no_trace(void **state)
     assert_int_equal(count_lines("/proc/self/mountinfo"), mounts);
     assert_int_equal(count_descriptors(), descriptors);
     if (geteuid() == 0)
-        assert_in_range(processes_left(), 1, 1); /* the spawner */
-    /* Its own directories, and of those for agents some that wait for others. */
-    assert_in_range(cgroups_left(rig.instance), 0, 4 + 2 * 32);
+        assert_in_range(processes_left(), 2, 2); /* the spawner and its mould */
+    /* Its own directories, and of leaves that are used again some that wait for others. */
+    assert_in_range(cgroups_left(rig.instance), 0, 4 + (2 + 4) * 32);
     engine_close(rig.engine);
     rig.engine = NULL;
     wait_for_nothing(&rig, "close", 1000);
@@ -719,10 +756,10 @@ static void ends_wait_only_where_nothing_runs(void **state)
     engine_stats(rig.engine, &stats);
     assert_int_equal(stats.sandboxes_open, 0);
     rig_wait_pool(&rig, 8);
-    for (int i = 0; i < 200 && geteuid() == 0 && processes_left() > 1 + 2 * 8; i++)
+    for (int i = 0; i < 200 && geteuid() == 0 && processes_left() > 2 + 2 * 8; i++)
         rig_idle(&rig, 10);
-    if (geteuid() == 0) /* the spawner, and agent and understudy of each that is ready */
-        assert_in_range(processes_left(), 1, 1 + 2 * 8);
+    if (geteuid() == 0) /* spawner and mould, and agent and understudy of each that is ready */
+        assert_in_range(processes_left(), 2, 2 + 2 * 8);
     rig_close(&rig);
 }
 
@@ -766,37 +803,113 @@ static pid_t find_named_child(pid_t parent, const char *name)
     return found;
 }
 
-/* "7f12… rw-p … [heap]", its numbers, its flags; dc: not copied by fork. */
-static void what_children_do_not_need_is_not_copied(void **state)
+static pid_t find_spawner(void)
+{
+    return find_named_child(find_named_child(getpid(), "belljar-keeper"), "belljar-spawner");
+}
+
+/* What a process has mapped: of a file, the image that it was cast from and nothing else. */
+static void check_maps(pid_t pid)
+{
+    auto_free char *path = xasprintf("/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    char line[512];
+    int seen = 0;
+    while (fgets(line, sizeof(line), file)) {
+        const char *name = strchr(line, '/');
+        CHECK("nothing of ours", !name || str_has_prefix(name, "/memfd:belljar-mould"));
+        seen += name != NULL;
+    }
+    (void)fclose(file);
+    CHECK("its own program", seen > 0);
+}
+
+/* 0-2, the stream, the door, signals, two directories; and the guest's cgroups. */
+static void check_descriptors(pid_t pid, int most)
+{
+    auto_free char *path = xasprintf("/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    struct dirent *entry;
+    int count = 0;
+    while ((entry = readdir(dir)))
+        count += entry->d_name[0] != '.';
+    (void)closedir(dir);
+    assert_in_range(count, 1, most);
+}
+
+static void agents_begin_with_nothing_of_the_servers(void **state)
 {
     (void)state;
     struct rig rig;
     struct guest guest;
     rig_open(&rig);
-    guest_start(&guest, &rig); /* without it */
-    pid_t keeper = find_named_child(getpid(), "belljar-keeper");
-    auto_free char *path =
-        xasprintf("/proc/%d/smaps", (int)find_named_child(keeper, "belljar-spawner"));
-    FILE *file = fopen(path, "re");
-    assert_non_null(file);
-    char line[512];
-    bool unneeded = false;
-    int seen = 0;
-    while (fgets(line, sizeof(line), file)) {
-        if (strchr(line, '-') && strspn(line, "0123456789abcdef") == strcspn(line, "-"))
-            unneeded = strstr(line, "[heap]") ||
-                       (!strstr(line, " ---p ") && /* between two segments there is nothing */
-                        (strstr(line, "/libuv.so") || strstr(line, "/libcurl.so") ||
-                         strstr(line, "/libcrypto.so")));
-        if (unneeded && str_has_prefix(line, "VmFlags:")) {
-            CHECK("not copied", strstr(line, " dc"));
-            seen++;
-        }
-    }
-    (void)fclose(file);
-    CHECK("mappings of three libraries", seen > 3 * 3);
+    guest_start(&guest, &rig);
     CHECK_STR("it runs", guest_run(&guest, "echo here"), "here\n");
+    pid_t spawner = find_spawner(), agent = find_named_child(spawner, "belljar-agent");
+    pid_t mould = find_named_child(spawner, "belljar-mould");
+    assert_true(agent > 0 && mould > 0);
+    check_maps(mould);
+    check_maps(agent);
+    check_descriptors(agent, 3 + 1 + 1 + 1 + 2 + 4);
     guest_end(&guest);
+    rig_close(&rig);
+}
+
+static void added(int code, void *data)
+{
+    (void)code; /* there is no zygote */
+    *(bool *)data = true;
+}
+
+static bool somebody_waits(struct rig *rig)
+{
+    struct guest guest;
+    guest_start(&guest, rig);
+    pid_t agent = find_named_child(find_spawner(), "belljar-agent");
+    bool found = false;
+    for (int i = 0; i < 20 && !found; i++, rig_idle(rig, 5))
+        found = find_named_child(agent, "belljar-agent") > 0;
+    bool done = false;
+    sandbox_add_kernel(guest.sandbox, added, &done);
+    rig_wait(rig, &done, "an answer about a kernel");
+    guest_end(&guest);
+    for (int i = 0; i < 200 && find_named_child(find_spawner(), "belljar-agent") > 0; i++)
+        rig_idle(rig, 5);
+    return found;
+}
+
+static void nobody_waits_where_kernels_are_first(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    for (int i = 0; i < 8; i++)
+        CHECK("as long as that is not known", somebody_waits(&rig));
+    CHECK("nobody after so many kernels", !somebody_waits(&rig));
+    guest_start(&guest, &rig);
+    CHECK_STR("a program", guest_run(&guest, "echo here"), "here\n");
+    guest_end(&guest);
+    rig_idle(&rig, 50);
+    CHECK("again after a program", somebody_waits(&rig));
+    rig_close(&rig);
+}
+
+static void mould_death_ends_everything(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    guest_start(&guest, &rig);
+    pid_t mould = find_named_child(find_spawner(), "belljar-mould");
+    assert_true(mould > 0);
+    assert_int_equal(kill(mould, SIGKILL), 0);
+    rig_wait(&rig, &guest.died, "death of the sandbox");
+    guest_end(&guest);
+    wait_for_nothing(&rig, "the mould's death", 3000);
     rig_close(&rig);
 }
 
@@ -807,8 +920,7 @@ static void spawner_death_ends_everything(void **state)
     struct guest a, b;
     rig_open(&rig);
     guest_start(&a, &rig);
-    pid_t keeper = find_named_child(getpid(), "belljar-keeper");
-    pid_t spawner = find_named_child(keeper, "belljar-spawner");
+    pid_t spawner = find_spawner();
     assert_true(spawner > 0);
     assert_int_equal(kill(spawner, SIGKILL), 0);
     rig_wait(&rig, &a.died, "death of the sandbox");
@@ -1008,12 +1120,15 @@ int main(void)
         cmocka_unit_test(installers_that_cannot_be_are_told),
         cmocka_unit_test(outside_uids_are_unique),
         cmocka_unit_test(limits_hold_and_are_counted),
+        cmocka_unit_test(nobody_sees_counters_of_another),
         cmocka_unit_test(many_leave_no_trace),
         cmocka_unit_test(many_of_a_user_leave_no_trace),
         cmocka_unit_test(pool_is_used_and_refilled),
         cmocka_unit_test(ends_wait_only_where_nothing_runs),
         cmocka_unit_test(death_is_told_once),
-        cmocka_unit_test(what_children_do_not_need_is_not_copied),
+        cmocka_unit_test(agents_begin_with_nothing_of_the_servers),
+        cmocka_unit_test(nobody_waits_where_kernels_are_first),
+        cmocka_unit_test(mould_death_ends_everything),
         cmocka_unit_test(spawner_death_ends_everything),
         cmocka_unit_test(keeper_death_ends_everything),
         cmocka_unit_test(server_kill_leaves_nothing),

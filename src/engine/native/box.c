@@ -1,10 +1,10 @@
 /*
- * One sandbox from the spawner's side: its cgroups, its ids, its child. The expensive part of the
- * child's life (a network namespace costs more than all else) runs in the child, beside the spawner.
+ * One sandbox from the spawner's side: its cgroups, and the order for its pid 1. The expensive part (a network
+ * namespace costs more than all else) runs in that process, beside spawner and mould.
  */
 #include "engine/native/host.h"
 
-#include "agent/setup.h"
+#include "agent/mould.h"
 #include "engine/native/plan.h"
 #include "engine/native/sys.h"
 
@@ -15,15 +15,22 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 
 static int fail(struct box_failure *failure, const char *step, int code)
 {
     failure->code = code;
     (void)snprintf(failure->step, sizeof(failure->step), "%s", step);
     return -code;
+}
+
+static enum agent_cgroup agent_cgroup(const struct cgroups *cgroups)
+{
+    return cgroups->kind == CGROUP_V1   ? AGENT_CGROUP_V1
+           : cgroups->kind == CGROUP_V2 ? AGENT_CGROUP_V2
+                                        : AGENT_CGROUP_NONE;
 }
 
 int box_namespaces(const struct native_host *host)
@@ -45,9 +52,7 @@ void box_setup(const struct native_host *host, const struct sandbox_limits *limi
         .version = AGENT_SETUP_VERSION,
         .guest_uid = PLAN_GUEST_UID,
         .guest_gid = PLAN_GUEST_UID,
-        .cgroup = cgroups->kind == CGROUP_V1   ? AGENT_CGROUP_V1
-                  : cgroups->kind == CGROUP_V2 ? AGENT_CGROUP_V2
-                                               : AGENT_CGROUP_NONE,
+        .cgroup = agent_cgroup(cgroups),
         .n_cgroups = (uint32_t)cgroups->n,
         .n_filter = host->guest_filter.len,
         .has_door = 1,
@@ -59,125 +64,143 @@ void box_setup(const struct native_host *host, const struct sandbox_limits *limi
     };
 }
 
-/* In memory that the agent reads once. */
-static int make_setup(const struct native_host *host, const struct sandbox_limits *limits)
+/*** The mould ***/
+
+static int make_setup(const struct native_host *host)
 {
-    struct agent_setup setup;
-    box_setup(host, limits, &setup);
-    size_t filter_len = host->guest_filter.len * sizeof(struct sock_filter);
-    auto_fd fd = memfd_create("setup", MFD_CLOEXEC);
-    struct iovec parts[] = { { &setup, sizeof(setup) }, { host->guest_filter.code, filter_len } };
+    const struct mould_setup setup = {
+        .magic = MOULD_MAGIC,
+        .own_uids = host->own_uids,
+        .bounded = (host->cgroups.controllers & CGROUP_MEMORY) != 0,
+        .own_network = !host->network,
+        .has_landlock = host->landlock >= 0,
+        .namespaces = (uint32_t)box_namespaces(host),
+        .n_trees = (uint32_t)host->cgroups.n,
+        .agent_leaves = cgroup_agent_leaves(&host->cgroups),
+        .kept_trees = cgroup_kept_trees(&host->cgroups),
+        .n_agent_filter = host->agent_filter.len,
+        .n_guest_filter = host->guest_filter.len,
+        .ptys = PLAN_PTYS,
+        .hostname = PLAN_HOSTNAME,
+    };
+    struct iovec parts[] = {
+        { (void *)&setup, sizeof(setup) },
+        { host->agent_filter.code, host->agent_filter.len * sizeof(struct sock_filter) },
+        { host->guest_filter.code, host->guest_filter.len * sizeof(struct sock_filter) },
+    };
+    auto_fd fd = memfd_create("mould", MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (pwritev(fd, parts, 2, 0) != (ssize_t)(sizeof(setup) + filter_len))
+    if (pwritev(fd, parts, 3, 0) !=
+        (ssize_t)(parts[0].iov_len + parts[1].iov_len + parts[2].iov_len))
         return -ENOSPC;
     return steal_fd(&fd);
 }
 
-static int write_map(pid_t pid, const char *file, const char *map)
+/* Descriptors as mould.h has them, and standard error; nothing else but the program, closed by exec. */
+static int place_descriptors(const struct native_host *host, int control, int setup)
 {
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 || write(fd, map, strlen(map)) < 0 ? -errno : 0;
+    int wanted[MOULD_TREE_FD + CGROUP_TREES_MAX + 2], n = 0, null = open("/dev/null", O_RDWR);
+    if (null < 0)
+        return -errno;
+    wanted[n++] = null, wanted[n++] = null, wanted[n++] = STDERR_FILENO;
+    wanted[n++] = control, wanted[n++] = setup;
+    for (size_t i = 0; i < host->cgroups.n; i++)
+        wanted[n++] = host->cgroups.trees[i].dir;
+    if (host->landlock >= 0)
+        wanted[n++] = host->landlock;
+    int kept = n;
+    wanted[n++] = host->mould;
+
+    /* Out of the way first, so that no dup3() below closes what is still to be moved. */
+    for (int i = 0; i < n; i++)
+        if ((wanted[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, 64)) < 0)
+            return -errno;
+    for (int i = 0; i < n; i++)
+        if (dup3(wanted[i], i, i < kept ? 0 : O_CLOEXEC) < 0)
+            return -errno;
+    int r = sys_close_range((unsigned)n, ~0u);
+    return r < 0 ? r : kept;
 }
 
-/* Two ids of this slot's own: the agent's and the guest's; or the one there is. */
-static int map_ids(const struct native_host *host, unsigned slot, pid_t pid)
+static _Noreturn void become_mould(const struct native_host *host, int control, int setup)
 {
-    char map[96];
+    char byte;
+    if (recv(control, &byte, 1, 0) != 1) /* its ids are mapped */
+        _exit(127);
+    char name[] = "belljar-mould", *argv[] = { name, NULL }, *envp[] = { NULL };
+    int program = place_descriptors(host, control, setup);
+    if (program >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0)
+        (void)sys_exec_fd(program, argv, envp);
+    _exit(127); /* its socket tells */
+}
+
+/* All ids that the spawner has, under the same numbers. */
+static int map_mould(const struct native_host *host, pid_t pid)
+{
+    char map[64];
     if (host->own_uids)
-        (void)snprintf(map, sizeof(map), "%d %u 1\n%d %u 1\n", PLAN_AGENT_UID, host_agent_uid(slot),
-                       PLAN_GUEST_UID, host_guest_uid(slot));
+        (void)snprintf(map, sizeof(map), "0 0 %u\n", host->uid_count);
     else
         (void)snprintf(map, sizeof(map), "%d %d 1\n", PLAN_GUEST_UID, PLAN_GUEST_UID);
-    int r = write_map(pid, "gid_map", map);
-    return r < 0 ? r : write_map(pid, "uid_map", map);
+    int r = host_write_proc(pid, "gid_map", map);
+    return r < 0 ? r : host_write_proc(pid, "uid_map", map);
 }
 
-static int clone_child(const struct native_host *host, struct inside *inside, int *ret_pidfd)
+int mould_start(const struct native_host *host)
 {
-    struct clone_args args = {
-        .flags = CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWPID,
-        .pidfd = (uintptr_t)ret_pidfd,
-        .exit_signal = SIGCHLD,
-    };
-    if (host->cgroups.kind == CGROUP_V2) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (uint64_t)inside->agent_cgroups[0];
-    }
+    int control[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
+        return -errno;
+    auto_fd ours = control[0], theirs = control[1];
+    auto_fd setup = make_setup(host);
+    if (setup < 0)
+        return setup;
+    struct clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        inside_run(inside);
-    return pid;
+        become_mould(host, theirs, setup);
+    int r = pid < 0 ? pid : map_mould(host, pid);
+    if (r == 0 && send(ours, "", 1, MSG_NOSIGNAL) != 1)
+        r = -errno;
+    return r < 0 ? r : steal_fd(&ours); /* without ours it ends */
 }
 
-static void kill_and_reap(int pidfd)
+/*** Orders ***/
+
+static void make_order(const struct native_host *host, const struct box_start *start,
+                       struct mould_order *ret)
 {
-    siginfo_t info;
-    (void)sys_pidfd_send_signal(pidfd, SIGKILL);
-    (void)waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED);
-    close(pidfd);
+    const struct sandbox_limits *limits = &start->limits;
+    *ret = (struct mould_order){
+        .slot = start->names.slot,
+        .leaf = start->names.leaf,
+        .birth = start->birth,
+        .agent_uid = host_agent_uid(start->names.slot),
+        .guest_uid = host_guest_uid(start->names.slot),
+        .memory_bytes = limits->memory_bytes,
+        .places = { [MOULD_TMP] = { limits->tmp_bytes, limits->tmp_inodes },
+                    [MOULD_SHM] = { limits->shm_bytes, PLAN_SHM_INODES },
+                    [MOULD_WORKSPACE] = { limits->workspace_bytes, limits->workspace_inodes },
+                    [MOULD_RUN_DIR] = { PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES } },
+    };
+    box_setup(host, limits, &ret->setup);
+    ret->setup.no_understudy = start->for_kernel;
 }
 
-/* With cgroups made: pipes, set-up, child, ids. */
-static int start_child(const struct native_host *host, const struct box_start *start,
-                       struct inside *inside, struct box_started *ret, struct box_failure *failure)
+int box_start(const struct native_host *host, int mould, const struct box_start *start,
+              struct box_failure *ret_failure)
 {
-    int stream[2], door[2], go[2], status[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) < 0)
-        return fail(failure, "make the agent's stream", errno);
-    auto_fd ours = stream[0], theirs = stream[1];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) < 0)
-        return fail(failure, "make the agent's door", errno);
-    auto_fd outside = door[0], at_agent = door[1];
-    if (pipe2(go, O_CLOEXEC) < 0)
-        return fail(failure, "make a pipe", errno);
-    auto_fd go_read = go[0], go_write = go[1];
-    if (pipe2(status, O_CLOEXEC) < 0)
-        return fail(failure, "make a pipe", errno);
-    auto_fd status_read = status[0], status_write = status[1];
-    auto_fd setup = make_setup(host, &start->limits);
-    if (setup < 0)
-        return fail(failure, "make the agent's set-up", -setup);
-
-    inside->stream = theirs;
-    inside->setup = setup;
-    inside->door = at_agent;
-    inside->go = go_read;
-    inside->status = status_write;
-    int pidfd = -1;
-    pid_t pid = clone_child(host, inside, &pidfd);
-    if (pid < 0)
-        return fail(failure, "clone", -pid);
-    int r = map_ids(host, start->slot, pid);
-    if (r < 0 || write(go_write, "", 1) != 1) {
-        kill_and_reap(pidfd);
-        return fail(failure, "map ids", r < 0 ? -r : EPIPE);
-    }
-    *ret = (struct box_started){ .pidfd = pidfd,
-                                 .stream = steal_fd(&ours),
-                                 .status = steal_fd(&status_read),
-                                 .door = steal_fd(&outside) };
-    return 0;
-}
-
-int box_start(const struct native_host *host, const struct box_start *start,
-              struct box_started *ret, struct box_failure *ret_failure)
-{
-    int r = cgroup_make(&host->cgroups, start->slot, &start->limits,
-                        host->own_uids ? host_agent_uid(start->slot) : (uid_t)-1);
+    int r = cgroup_make(&host->cgroups, start->names, &start->limits,
+                        host->own_uids ? host_agent_uid(start->names.slot) : (uid_t)-1);
     if (r < 0)
         return fail(ret_failure, "make cgroups", -r);
-    struct inside inside = { .host = host, .start = start };
-    inside.n_agent_cgroups =
-        cgroup_open_agent(&host->cgroups, start->slot, start->agent_leaf, inside.agent_cgroups);
-    r = inside.n_agent_cgroups < 0
-            ? fail(ret_failure, "open the agent's cgroup", -inside.n_agent_cgroups)
-            : start_child(host, start, &inside, ret, ret_failure);
-    for (int i = 0; i < inside.n_agent_cgroups; i++)
-        close(inside.agent_cgroups[i]);
-    if (r < 0)
-        (void)cgroup_remove(&host->cgroups, start->slot); /* empty again */
+    struct mould_order order;
+    make_order(host, start, &order);
+    /* Never waits: the mould may be waiting for us. */
+    if (send(mould, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        r = fail(ret_failure, "order an agent", errno);
+        (void)cgroup_remove(&host->cgroups, start->names.slot); /* empty again */
+    }
     return r;
 }

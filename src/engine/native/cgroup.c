@@ -4,7 +4,7 @@
  */
 #include "engine/native/cgroup.h"
 
-#include "agent/setup.h"
+#include "agent/mould.h"
 #include "engine/native/plan.h"
 
 #include <errno.h>
@@ -16,24 +16,51 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum leaf { GUEST, AGENT };
-enum { NAME_MAX_ = 80 };
+enum { NAME_MAX_ = MOULD_LEAF_NAME_MAX };
+#define GUEST MOULD_GUEST_LEAF
+#define KEPT MOULD_KEPT_LEAF
+#define AGENT MOULD_AGENT_LEAF
 
-/* "7-guest/tasks" (v1), "7/guest/cgroup.procs" (v2); `file` may be "". The number is the slot, of v1's
- * leaves for agents their own. */
 static void leaf_name(char out[static NAME_MAX_], const struct cgroups *cgroups, unsigned number,
-                      enum leaf leaf, const char *file)
+                      enum mould_leaf leaf, const char *file)
 {
-    (void)snprintf(out, NAME_MAX_, "%u%c%s%s%s", number, cgroups->kind == CGROUP_V2 ? '/' : '-',
-                   leaf == GUEST ? "guest" : "agent", *file ? "/" : "", file);
+    mould_leaf_name(out, cgroups->kind == CGROUP_V2 ? AGENT_CGROUP_V2 : AGENT_CGROUP_V1, number,
+                    leaf, file);
 }
 
 /* The agent's leaf exists where it protects something: in v1's cpu hierarchies the agent stays
  * with the server, lest it wait for the guest's quota. */
-static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, enum leaf leaf)
+static bool has_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                     enum mould_leaf leaf)
 {
-    return leaf == GUEST || cgroups->kind == CGROUP_V2 ||
+    return leaf != AGENT || cgroups->kind == CGROUP_V2 ||
            (tree->controllers & (CGROUP_MEMORY | CGROUP_PIDS));
+}
+
+/* Memory's are not, as such: they are called by the sandbox's slot while it lives, for it is there that one
+ * sees which sandboxes there are (instance.c); and what was charged may outlive who it was charged for. */
+static bool is_kept(const struct cgroups *cgroups, const struct cgroup_tree *tree)
+{
+    return cgroups->kind == CGROUP_V1 && (cgroups->controllers & CGROUP_MEMORY) &&
+           !(tree->controllers & CGROUP_MEMORY);
+}
+
+static void guest_name(char out[static NAME_MAX_], const struct cgroups *cgroups,
+                       const struct cgroup_tree *tree, struct cgroup_names names, const char *file)
+{
+    bool kept = is_kept(cgroups, tree);
+    leaf_name(out, cgroups, kept ? names.leaf : names.slot, kept ? KEPT : GUEST, file);
+}
+
+/* A number: the whole text, or behind `key` at the start of a line. 0 when it is not there. */
+static uint64_t number_in(const char *text, const char *key)
+{
+    const char *at = text;
+    while (key && at && !(str_has_prefix(at, key) && at[strlen(key)] == ' ')) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    return at ? strtoull(at + (key ? strlen(key) + 1 : 0), NULL, 10) : 0;
 }
 
 static int write_at(int dir, const char *name, const char *text)
@@ -53,65 +80,71 @@ static const struct cgroup_tree *tree_of(const struct cgroups *cgroups, unsigned
 }
 
 /* Writes one limit where its controller is; a controller that is missing was reported at start. */
-static int limit(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, unsigned controller,
-                 const char *v1_file, const char *v2_file, const char *value)
+static int limit(const struct cgroups *cgroups, struct cgroup_names names, enum mould_leaf leaf,
+                 unsigned controller, const char *v1_file, const char *v2_file, const char *value)
 {
     const struct cgroup_tree *tree = tree_of(cgroups, controller);
     const char *file = cgroups->kind == CGROUP_V2 ? v2_file : v1_file;
     if (!tree || !file || !has_leaf(cgroups, tree, leaf))
         return 0;
     char name[NAME_MAX_];
-    leaf_name(name, cgroups, slot, leaf, file);
+    if (leaf == GUEST)
+        guest_name(name, cgroups, tree, names, file);
+    else
+        leaf_name(name, cgroups, names.leaf, leaf, file);
     return write_at(tree->dir, name, value);
 }
 
-static int limit_memory(const struct cgroups *cgroups, unsigned slot, enum leaf leaf,
-                        uint64_t bytes)
+static int limit_memory(const struct cgroups *cgroups, struct cgroup_names names,
+                        enum mould_leaf leaf, uint64_t bytes)
 {
     char value[32];
     (void)snprintf(value, sizeof(value), "%" PRIu64, bytes);
-    int r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", value);
+    int r =
+        limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", value);
     if (r < 0)
         return r;
     /* No swap: v1 bounds the sum with swap, v2 swap itself. A kernel without swap accounting lacks
      * the file; then v1 can still be told not to swap this group. */
     if (cgroups->kind == CGROUP_V2)
         (void)snprintf(value, sizeof(value), "0");
-    r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+    r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
               value);
     if (r == -ENOENT)
-        r = limit(cgroups, slot, leaf, CGROUP_MEMORY, "memory.swappiness", NULL, "0");
+        r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.swappiness", NULL, "0");
     return r;
 }
 
-static int limit_pids(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t pids)
+static int limit_pids(const struct cgroups *cgroups, struct cgroup_names names,
+                      enum mould_leaf leaf, uint64_t pids)
 {
     char value[32];
     (void)snprintf(value, sizeof(value), "%" PRIu64, pids);
-    return limit(cgroups, slot, leaf, CGROUP_PIDS, "pids.max", "pids.max", value);
+    return limit(cgroups, names, leaf, CGROUP_PIDS, "pids.max", "pids.max", value);
 }
 
-static int limit_cpu(const struct cgroups *cgroups, unsigned slot, enum leaf leaf, uint64_t millis)
+/* In a leaf that had another guest this also gives back what that had used of its share. */
+static int limit_cpu(const struct cgroups *cgroups, struct cgroup_names names, uint64_t millis)
 {
     char value[48]; /* microseconds in each 100 ms, the default period of both versions */
     (void)snprintf(value, sizeof(value),
                    cgroups->kind == CGROUP_V2 ? "%" PRIu64 " 100000" : "%" PRIu64, millis * 100);
-    return limit(cgroups, slot, leaf, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", value);
+    return limit(cgroups, names, GUEST, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", value);
 }
 
-static int limit_guest(const struct cgroups *cgroups, unsigned slot,
+static int limit_guest(const struct cgroups *cgroups, struct cgroup_names names,
                        const struct sandbox_limits *limits)
 {
-    int r = limit_memory(cgroups, slot, GUEST, limits->memory_bytes);
+    int r = limit_memory(cgroups, names, GUEST, limits->memory_bytes);
     if (r == 0)
-        r = limit_pids(cgroups, slot, GUEST, limits->pids);
-    return r < 0 ? r : limit_cpu(cgroups, slot, GUEST, limits->cpu_millis);
+        r = limit_pids(cgroups, names, GUEST, limits->pids);
+    return r < 0 ? r : limit_cpu(cgroups, names, limits->cpu_millis);
 }
 
-static int limit_agent(const struct cgroups *cgroups, unsigned number)
+static int limit_agent(const struct cgroups *cgroups, struct cgroup_names names)
 {
-    int r = limit_memory(cgroups, number, AGENT, AGENT_MEMORY + PLAN_RUN_DIR_BYTES);
-    return r < 0 ? r : limit_pids(cgroups, number, AGENT, PLAN_AGENT_PIDS);
+    int r = limit_memory(cgroups, names, AGENT, AGENT_MEMORY + PLAN_RUN_DIR_BYTES);
+    return r < 0 ? r : limit_pids(cgroups, names, AGENT, PLAN_AGENT_PIDS);
 }
 
 /* v2: the directory that holds both leaves. */
@@ -137,84 +170,184 @@ static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agen
 }
 
 static int make_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned number,
-                     enum leaf leaf)
+                     enum mould_leaf leaf)
 {
     char name[NAME_MAX_];
     leaf_name(name, cgroups, number, leaf, "");
     return has_leaf(cgroups, tree, leaf) && mkdirat(tree->dir, name, 0755) < 0 ? -errno : 0;
 }
 
-static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned slot,
-                      uid_t agent_uid)
+/* A number in a file of a leaf that is to be used again; UINT64_MAX when it cannot be read. */
+static uint64_t kept_number(const struct cgroups *cgroups, unsigned leaf,
+                            const struct cgroup_tree *tree, const char *file, const char *key)
+{
+    char name[NAME_MAX_], text[128];
+    leaf_name(name, cgroups, leaf, KEPT, file);
+    auto_fd fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (len <= 0)
+        return UINT64_MAX;
+    text[len] = '\0';
+    return number_in(text, key);
+}
+
+/* Nothing is charged there, which also says that nobody is in it, and nobody was killed for it; and its
+ * highest is set back to that. */
+static bool is_memory_new(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                          unsigned leaf)
+{
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, leaf, KEPT, "memory.memsw.usage_in_bytes");
+    bool swap = faccessat(tree->dir, name, F_OK, 0) == 0;
+    leaf_name(name, cgroups, leaf, KEPT, "memory.max_usage_in_bytes");
+    return kept_number(cgroups, leaf, tree, "memory.usage_in_bytes", NULL) == 0 &&
+           (!swap || kept_number(cgroups, leaf, tree, "memory.memsw.usage_in_bytes", NULL) == 0) &&
+           kept_number(cgroups, leaf, tree, "memory.oom_control", "oom_kill") == 0 &&
+           write_at(tree->dir, name, "0") == 0;
+}
+
+/* v1: what is charged to a dead guest is given back within some milliseconds, if nothing of it stays. What is
+ * clean by the time that its number is used again takes the new name; what is not is removed. */
+static int make_memory(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                       struct cgroup_names names)
+{
+    char kept[NAME_MAX_], name[NAME_MAX_];
+    leaf_name(kept, cgroups, names.leaf, KEPT, "");
+    leaf_name(name, cgroups, names.slot, GUEST, "");
+    if (faccessat(tree->dir, kept, F_OK, 0) == 0) {
+        if (is_memory_new(cgroups, tree, names.leaf) &&
+            renameat(tree->dir, kept, tree->dir, name) == 0)
+            return 0;
+        if (unlinkat(tree->dir, kept, AT_REMOVEDIR) < 0)
+            return -errno;
+    }
+    return make_leaf(cgroups, tree, names.slot, GUEST);
+}
+
+static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *tree,
+                      struct cgroup_names names, uid_t agent_uid)
 {
     bool v2 = cgroups->kind == CGROUP_V2;
-    int r = v2 ? make_holder(tree, slot, agent_uid) : 0;
-    if (r == 0)
-        r = make_leaf(cgroups, tree, slot, GUEST);
+    int r = v2 ? make_holder(tree, names.slot, agent_uid) : 0;
+    if (r == 0 && !v2 && (tree->controllers & CGROUP_MEMORY))
+        r = make_memory(cgroups, tree, names);
+    else if (r == 0 && !is_kept(cgroups, tree))
+        r = make_leaf(cgroups, tree, names.slot, GUEST);
     if (r == 0 && v2)
-        r = make_leaf(cgroups, tree, slot, AGENT);
+        r = make_leaf(cgroups, tree, names.slot, AGENT);
     char name[NAME_MAX_];
-    leaf_name(name, cgroups, slot, GUEST, v2 ? "cgroup.procs" : "tasks");
+    guest_name(name, cgroups, tree, names, v2 ? "cgroup.procs" : "tasks");
     if (r == 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
         r = -errno;
     return r;
 }
 
-int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
-                uid_t agent_uid)
+int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
+                const struct sandbox_limits *limits, uid_t agent_uid)
 {
     int r = 0;
     for (size_t i = 0; i < cgroups->n && r == 0; i++)
-        r = make_guest(cgroups, &cgroups->trees[i], slot, agent_uid);
+        r = make_guest(cgroups, &cgroups->trees[i], names, agent_uid);
     if (r == 0)
-        r = limit_guest(cgroups, slot, limits);
+        r = limit_guest(cgroups, names, limits);
     if (r == 0 && cgroups->kind == CGROUP_V2)
-        r = limit_agent(cgroups, slot);
+        r = limit_agent(cgroups, names);
     if (r < 0)
-        (void)cgroup_remove(cgroups, slot); /* empty, so it succeeds */
+        (void)cgroup_remove(cgroups, names.slot); /* empty, so it succeeds */
     return r;
 }
 
 static int remove_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree,
-                       unsigned number, enum leaf leaf)
+                       unsigned number, enum mould_leaf leaf)
 {
     char name[NAME_MAX_];
     leaf_name(name, cgroups, number, leaf, "");
     return unlinkat(tree->dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf)
+int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf)
 {
     int r = 0;
     if (cgroups->kind != CGROUP_V1)
         return 0;
-    for (size_t i = 0; i < cgroups->n && r == 0; i++)
-        r = make_leaf(cgroups, &cgroups->trees[i], leaf, AGENT);
+    for (size_t i = 0; i < cgroups->n && r == 0; i++) {
+        const struct cgroup_tree *tree = &cgroups->trees[i];
+        r = make_leaf(cgroups, tree, leaf, AGENT);
+        if (r == 0 && is_kept(cgroups, tree))
+            r = make_leaf(cgroups, tree, leaf, KEPT);
+    }
     if (r == 0)
-        r = limit_agent(cgroups, leaf);
+        r = limit_agent(cgroups, (struct cgroup_names){ .leaf = leaf });
     if (r < 0)
-        cgroup_remove_agent(cgroups, leaf);
+        cgroup_remove_leaf(cgroups, leaf);
     return r;
 }
 
-void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf)
+void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf)
 {
-    for (size_t i = 0; i < cgroups->n && cgroups->kind == CGROUP_V1; i++)
-        (void)remove_leaf(cgroups, &cgroups->trees[i], leaf, AGENT); /* the keeper does, at last */
+    for (size_t i = 0; i < cgroups->n && cgroups->kind == CGROUP_V1; i++) {
+        const struct cgroup_tree *tree = &cgroups->trees[i];
+        (void)remove_leaf(cgroups, tree, leaf, AGENT); /* the keeper does, at last */
+        (void)remove_leaf(cgroups, tree, leaf, KEPT);
+    }
 }
 
-static int open_leaves(const struct cgroups *cgroups, unsigned number, enum leaf leaf,
-                       int ret_fds[CGROUP_TREES_MAX])
+int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf)
+{
+    const struct cgroup_tree *pids = tree_of(cgroups, CGROUP_PIDS);
+    const struct cgroup_tree *cpuacct = tree_of(cgroups, CGROUP_CPUACCT);
+    if (cgroups->kind != CGROUP_V1)
+        return 0;
+    if (pids && is_kept(cgroups, pids)) {
+        if (kept_number(cgroups, leaf, pids, "pids.current", NULL) != 0)
+            return -EBUSY;
+        if (kept_number(cgroups, leaf, pids, "pids.events", "max") != 0)
+            return -ESTALE;
+    }
+    char name[NAME_MAX_];
+    leaf_name(name, cgroups, leaf, KEPT, "cpuacct.usage");
+    if (cpuacct && is_kept(cgroups, cpuacct) && write_at(cpuacct->dir, name, "0") < 0)
+        return -ESTALE;
+    return 0;
+}
+
+int cgroup_keep(const struct cgroups *cgroups, struct cgroup_names names)
+{
+    const struct cgroup_tree *tree = tree_of(cgroups, CGROUP_MEMORY);
+    char kept[NAME_MAX_], name[NAME_MAX_];
+    if (cgroups->kind != CGROUP_V1 || !tree)
+        return cgroup_remove(cgroups, names.slot);
+    leaf_name(kept, cgroups, names.leaf, KEPT, "");
+    leaf_name(name, cgroups, names.slot, GUEST, "");
+    return renameat(tree->dir, name, tree->dir, kept) < 0 ? cgroup_remove(cgroups, names.slot) : 0;
+}
+
+uint32_t cgroup_kept_trees(const struct cgroups *cgroups)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < cgroups->n; i++)
+        bits |= (uint32_t)is_kept(cgroups, &cgroups->trees[i]) << i;
+    return bits;
+}
+
+uint32_t cgroup_agent_leaves(const struct cgroups *cgroups)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < cgroups->n; i++)
+        bits |= (uint32_t)has_leaf(cgroups, &cgroups->trees[i], AGENT) << i;
+    return bits;
+}
+
+int cgroup_open_guest(const struct cgroups *cgroups, struct cgroup_names names,
+                      int ret_fds[CGROUP_TREES_MAX])
 {
     int n = 0;
     for (size_t i = 0; i < cgroups->n; i++) {
-        const struct cgroup_tree *tree = &cgroups->trees[i];
-        if (!has_leaf(cgroups, tree, leaf))
-            continue;
         char name[NAME_MAX_];
-        leaf_name(name, cgroups, number, leaf, cgroups->kind == CGROUP_V2 ? "" : "tasks");
+        guest_name(name, cgroups, &cgroups->trees[i], names,
+                   cgroups->kind == CGROUP_V2 ? "" : "tasks");
         int fd =
-            openat(tree->dir, name,
+            openat(cgroups->trees[i].dir, name,
                    (cgroups->kind == CGROUP_V2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
         if (fd < 0) {
             int code = errno;
@@ -227,23 +360,12 @@ static int open_leaves(const struct cgroups *cgroups, unsigned number, enum leaf
     return n;
 }
 
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
-                      int ret_fds[CGROUP_TREES_MAX])
-{
-    return open_leaves(cgroups, cgroups->kind == CGROUP_V2 ? slot : leaf, AGENT, ret_fds);
-}
-
-int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX])
-{
-    return open_leaves(cgroups, slot, GUEST, ret_fds);
-}
-
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot)
 {
     int r = 0;
     for (size_t i = 0; i < cgroups->n; i++) {
         const struct cgroup_tree *tree = &cgroups->trees[i];
-        int removed = remove_leaf(cgroups, tree, slot, GUEST);
+        int removed = is_kept(cgroups, tree) ? 0 : remove_leaf(cgroups, tree, slot, GUEST);
         if (cgroups->kind == CGROUP_V2 && removed == 0)
             removed = remove_leaf(cgroups, tree, slot, AGENT);
         char name[NAME_MAX_];
@@ -298,18 +420,7 @@ void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation)
 
 /*** Counters ***/
 
-/* A number: the whole text, or behind `key` at the start of a line. 0 when it is not there. */
-static uint64_t number_in(const char *text, const char *key)
-{
-    const char *at = text;
-    while (key && at && !(str_has_prefix(at, key) && at[strlen(key)] == ' ')) {
-        at = strchr(at, '\n');
-        at = at ? at + 1 : NULL;
-    }
-    return at ? strtoull(at + (key ? strlen(key) + 1 : 0), NULL, 10) : 0;
-}
-
-static int open_file(const struct cgroups *cgroups, unsigned slot, unsigned controller,
+static int open_file(const struct cgroups *cgroups, struct cgroup_names names, unsigned controller,
                      const char *v1_file, const char *v2_file)
 {
     const struct cgroup_tree *tree = tree_of(cgroups, controller);
@@ -317,7 +428,7 @@ static int open_file(const struct cgroups *cgroups, unsigned slot, unsigned cont
     if (!tree || !file)
         return -ENOENT;
     char name[NAME_MAX_];
-    leaf_name(name, cgroups, slot, GUEST, file);
+    guest_name(name, cgroups, tree, names, file);
     int fd = openat(tree->dir, name, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
@@ -330,9 +441,10 @@ static const struct {
     [CGROUP_PIDS_DENIED] = { CGROUP_PIDS, "pids.events", "pids.events", "max" },
 };
 
-int cgroup_open_counter(const struct cgroups *cgroups, unsigned slot, enum cgroup_counter which)
+int cgroup_open_counter(const struct cgroups *cgroups, struct cgroup_names names,
+                        enum cgroup_counter which)
 {
-    return open_file(cgroups, slot, counters[which].controller, counters[which].v1_file,
+    return open_file(cgroups, names, counters[which].controller, counters[which].v1_file,
                      counters[which].v2_file);
 }
 
@@ -347,11 +459,12 @@ bool cgroup_read_counter(int fd, enum cgroup_counter which, uint64_t *ret)
     return true;
 }
 
-static uint64_t counter(const struct cgroups *cgroups, unsigned slot, unsigned controller,
-                        const char *v1_file, const char *v2_file, const char *key)
+static uint64_t counter(const struct cgroups *cgroups, struct cgroup_names names,
+                        unsigned controller, const char *v1_file, const char *v2_file,
+                        const char *key)
 {
     char text[4096];
-    auto_fd fd = open_file(cgroups, slot, controller, v1_file, v2_file);
+    auto_fd fd = open_file(cgroups, names, controller, v1_file, v2_file);
     ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     if (len < 0)
         return 0;
@@ -359,22 +472,23 @@ static uint64_t counter(const struct cgroups *cgroups, unsigned slot, unsigned c
     return number_in(text, key);
 }
 
-bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret)
+bool cgroup_usage(const struct cgroups *cgroups, struct cgroup_names names,
+                  struct sandbox_usage *ret)
 {
     if (cgroups->n == 0)
         return false;
     bool v2 = cgroups->kind == CGROUP_V2;
     *ret = (struct sandbox_usage){
         .memory_bytes =
-            counter(cgroups, slot, CGROUP_MEMORY, "memory.usage_in_bytes", "memory.current", NULL),
-        .memory_peak_bytes = counter(cgroups, slot, CGROUP_MEMORY, "memory.max_usage_in_bytes",
+            counter(cgroups, names, CGROUP_MEMORY, "memory.usage_in_bytes", "memory.current", NULL),
+        .memory_peak_bytes = counter(cgroups, names, CGROUP_MEMORY, "memory.max_usage_in_bytes",
                                      "memory.peak", NULL), /* v2: Linux 5.19 */
-        .cpu_ns = v2 ? 1000 * counter(cgroups, slot, CGROUP_CPU, NULL, "cpu.stat", "usage_usec")
-                     : counter(cgroups, slot, CGROUP_CPUACCT, "cpuacct.usage", NULL, NULL),
-        .pids = counter(cgroups, slot, CGROUP_PIDS, "pids.current", "pids.current", NULL),
-        .oom_kills = counter(cgroups, slot, CGROUP_MEMORY, "memory.oom_control", "memory.events",
+        .cpu_ns = v2 ? 1000 * counter(cgroups, names, CGROUP_CPU, NULL, "cpu.stat", "usage_usec")
+                     : counter(cgroups, names, CGROUP_CPUACCT, "cpuacct.usage", NULL, NULL),
+        .pids = counter(cgroups, names, CGROUP_PIDS, "pids.current", "pids.current", NULL),
+        .oom_kills = counter(cgroups, names, CGROUP_MEMORY, "memory.oom_control", "memory.events",
                              "oom_kill"),
-        .pids_denied = counter(cgroups, slot, CGROUP_PIDS, "pids.events", "pids.events", "max"),
+        .pids_denied = counter(cgroups, names, CGROUP_PIDS, "pids.events", "pids.events", "max"),
     };
     if (ret->memory_peak_bytes < ret->memory_bytes)
         ret->memory_peak_bytes = ret->memory_bytes;

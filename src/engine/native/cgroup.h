@@ -6,8 +6,10 @@
  *   2. cgroup_make() …    the spawner, one pair of leaves per sandbox: `guest` with the plan's limits,
  *                         `agent` with its own, so that the guest's out-of-memory never hits pid 1.
  *                         A guest's leaf is made and removed with its sandbox, so no counter and no
- *                         charge is ever another's. v1's leaves for agents are used again: nothing is
- *                         read from them, and their limits are all the same
+ *                         charge is ever another's; or, in v1, it is used again when it is as new:
+ *                         nobody is in it, its limits were never reached, nothing is charged there any
+ *                         more, and highest use and processor time are set back. Leaves for agents are
+ *                         used again, too: nothing is read from them, and their limits are all the same
  *   3. cgroups_remove()   the keeper, after everything else has ended
  *
  * v1: a process enters by writing "0" into a leaf's `tasks`; writing a pid into cgroup.procs costs
@@ -70,31 +72,45 @@ void cgroups_go_home(const struct cgroups *cgroups, pid_t server);
 
 /* --- one sandbox (cgroup.c) -------------------------------------------------------------------- */
 
+/* What the leaves of one sandbox are called by. */
+struct cgroup_names {
+    unsigned slot;
+    unsigned leaf; /* cgroup_make_leaf(); v2: the slot */
+};
 /* Makes the guest's leaf, and in v2 the agent's. `agent_uid` (in the caller's namespace) may let processes
  * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */
-int cgroup_make(const struct cgroups *cgroups, unsigned slot, const struct sandbox_limits *limits,
-                uid_t agent_uid);
-/* v1: a leaf for agents, with a number of its own. In v2 these do nothing. */
-int cgroup_make_agent(const struct cgroups *cgroups, unsigned leaf);
-void cgroup_remove_agent(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
-/* v1: descriptors to enter the agent's leaf, at most CGROUP_TREES_MAX; v2: one, its directory.
- * Returns their number. */
-int cgroup_open_agent(const struct cgroups *cgroups, unsigned slot, unsigned leaf,
+int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
+                const struct sandbox_limits *limits, uid_t agent_uid);
+/* v1: leaves that are used again, with a number of their own: the agent's, and the guest's but that of memory,
+ * which joins them when its sandbox has ended. In v2 these do nothing. */
+int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf);
+void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf); /* nobody is in it */
+/* 0: it is as new. -EBUSY: try again. -ESTALE: it cannot be made so. */
+int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf);
+/* Instead of cgroup_remove(), when the others are as new: cgroup_make() with that number looks at it again. */
+int cgroup_keep(const struct cgroups *cgroups, struct cgroup_names names);
+/* Bit i: the guests' leaves in tree i are such. */
+uint32_t cgroup_kept_trees(const struct cgroups *cgroups);
+/* Bit i: agents have a leaf in tree i. */
+uint32_t cgroup_agent_leaves(const struct cgroups *cgroups);
+/* v1: descriptors to enter the guest's leaf, at most CGROUP_TREES_MAX; v2: one, its directory. Returns their
+ * number. */
+int cgroup_open_guest(const struct cgroups *cgroups, struct cgroup_names names,
                       int ret_fds[CGROUP_TREES_MAX]);
-/* The same for the guest's leaf, to be called as the agent's user. */
-int cgroup_open_guest(const struct cgroups *cgroups, unsigned slot, int ret_fds[CGROUP_TREES_MAX]);
 /* 0, or -EBUSY: try again. */
 int cgroup_remove(const struct cgroups *cgroups, unsigned slot);
 /* Bounds the memory of a zygote: makes a directory for it and returns what its process needs to be in it,
- * as for the agent's leaf. -ENOENT where memory is not bounded. */
+ * as for a guest's leaf. -ENOENT where memory is not bounded. */
 int cgroup_make_zygote(const struct cgroups *cgroups, unsigned generation, uint64_t bytes);
 void cgroup_remove_zygote(const struct cgroups *cgroups, unsigned generation); /* when it is dead */
 /* Counters that a run is judged by. One can be read as often as one likes, by whoever has the descriptor, and
  * tells nothing more when the directory is gone. */
 enum cgroup_counter { CGROUP_OOM_KILLS, CGROUP_PIDS_DENIED, CGROUP_COUNTERS };
-int cgroup_open_counter(const struct cgroups *cgroups, unsigned slot, enum cgroup_counter which);
+int cgroup_open_counter(const struct cgroups *cgroups, struct cgroup_names names,
+                        enum cgroup_counter which);
 bool cgroup_read_counter(int fd, enum cgroup_counter which, uint64_t *ret);
 /* false when nothing counts. */
-bool cgroup_usage(const struct cgroups *cgroups, unsigned slot, struct sandbox_usage *ret);
+bool cgroup_usage(const struct cgroups *cgroups, struct cgroup_names names,
+                  struct sandbox_usage *ret);
 
 #endif

@@ -5,6 +5,7 @@
  *   server ── fork ─▶ keeper ── clone, new user, pid, mount, net, ipc, uts namespaces ─▶ spawner (pid 1)
  *     │                 │ waits for the spawner's end, then removes         │
  *     │                 │ cgroups and the instance's file                   ├─▶ zygote (zygotes.h)
+ *     │                 │                                                   ├─▶ mould (agent/mould.h)
  *     │                 │                                                   ├─▶ sandbox: agent (pid 1)
  *     └──────────────── one socket pair: wire.h ────────────────────────────┘    └─▶ guests
  *
@@ -44,7 +45,7 @@ struct native_host {
     struct cgroups cgroups;
     struct instance instance;
     struct seccomp_program spawner_filter, agent_filter, guest_filter;
-    int agent;    /* the agent's program, a sealed memfd */
+    int mould;    /* the program that agents are cast from, a sealed memfd */
     int landlock; /* a ruleset, or -1 */
     int server;   /* pidfd */
 };
@@ -62,6 +63,9 @@ static inline uint32_t host_guest_uid(unsigned slot)
 /* Closes every descriptor but these and stderr. */
 void host_close_all_but(const int *fds, size_t n);
 
+/* `text` to a file of that process in /proc. 0 or -errno. */
+int host_write_proc(pid_t pid, const char *file, const char *text);
+
 /* For a process that must outlive the server by a moment: no terminal, no signal but SIGKILL. */
 void host_deafen(void);
 
@@ -71,25 +75,23 @@ _Noreturn void keeper_run(struct native_host *host, int wire);
 /* spawner.c: never returns. Reads one byte from `go` when its ids are mapped. */
 _Noreturn void spawner_run(const struct native_host *host, int wire, int go);
 
-/* box.c: one sandbox, from the spawner's side. */
+/* box.c: the mould (agent/mould.h), and orders for it. Starts one; the spawner's end of its socket, or -errno. */
+int mould_start(const struct native_host *host);
+
 struct box_start {
-    unsigned slot;
-    unsigned agent_leaf; /* cgroup_make_agent() */
+    struct cgroup_names names;
+    uint32_t birth; /* for mould_order */
+    bool for_kernel;
     struct sandbox_limits limits;
-};
-struct box_started {
-    int pidfd;
-    int stream; /* the server's end */
-    int status; /* end of file: the agent runs; else one struct box_failure */
-    int door;   /* the other end of the agent's (agent/door.h) */
 };
 struct box_failure {
     int code;
     char step[WIRE_STEP_MAX];
 };
-/* Returns 0; or -errno, nothing is left, and ret_failure says at which step. */
-int box_start(const struct native_host *host, const struct box_start *start,
-              struct box_started *ret, struct box_failure *ret_failure);
+/* Makes cgroups and orders an agent; the mould tells the rest. Returns 0; or -errno, nothing is left, and
+ * ret_failure says at which step. */
+int box_start(const struct native_host *host, int mould, const struct box_start *start,
+              struct box_failure *ret_failure);
 
 /* What setup.h describes, for this host and these limits. */
 struct agent_setup;
@@ -97,19 +99,5 @@ void box_setup(const struct native_host *host, const struct sandbox_limits *limi
                struct agent_setup *ret);
 /* Namespaces of a sandbox that its first process makes for itself. */
 int box_namespaces(const struct native_host *host);
-
-/* inside.c: the child's side, up to exec. */
-struct inside {
-    const struct native_host *host;
-    const struct box_start *start;
-    int stream, setup, door;
-    int go;     /* one byte: the ids are mapped */
-    int status; /* for a struct box_failure */
-    int agent_cgroups[CGROUP_TREES_MAX];
-    int n_agent_cgroups;
-    int guest_cgroups[CGROUP_TREES_MAX];
-    int n_guest_cgroups;
-};
-_Noreturn void inside_run(struct inside *inside);
 
 #endif

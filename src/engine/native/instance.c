@@ -214,7 +214,7 @@ static int slot_of(const char *name)
     return own && num_parse_int(digits, 0, INT32_MAX, &slot) == 0 ? (int)slot : -1;
 }
 
-/* One of its cgroup hierarchies has them all. */
+/* A hierarchy has them all, or has other directories only. */
 static void list_below(const char *home, const char *id, const char *server, json_t *ret)
 {
     auto_free char *path = xasprintf("%s/belljar-%s", home, id);
@@ -240,7 +240,8 @@ static void list_one(int dir, const char *id, const char *server, json_t *ret)
     int fd = openat(dir, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
     char home[CGROUP_PATH_MAX];
-    if (file && fgets(home, sizeof(home), file)) {
+    size_t before = json_array_size(ret);
+    while (file && json_array_size(ret) == before && fgets(home, sizeof(home), file)) {
         home[strcspn(home, "\n")] = '\0';
         list_below(home, id, server, ret);
     }

@@ -46,7 +46,7 @@ void host_close_all_but(const int *fds, size_t n)
     (void)sys_close_range(from, ~0u);
 }
 
-static int write_proc(pid_t pid, const char *file, const char *text)
+int host_write_proc(pid_t pid, const char *file, const char *text)
 {
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
@@ -65,12 +65,12 @@ static int map_spawner(const struct native_host *host, pid_t pid)
         (void)snprintf(uids, sizeof(uids), "%d %u 1\n", PLAN_GUEST_UID, geteuid());
         (void)snprintf(gids, sizeof(gids), "%d %u 1\n", PLAN_GUEST_UID, getegid());
         /* Without it the kernel refuses an unprivileged map of groups. */
-        int r = write_proc(pid, "setgroups", "deny");
+        int r = host_write_proc(pid, "setgroups", "deny");
         if (r < 0)
             return r;
     }
-    int r = write_proc(pid, "gid_map", gids);
-    return r < 0 ? r : write_proc(pid, "uid_map", uids);
+    int r = host_write_proc(pid, "gid_map", gids);
+    return r < 0 ? r : host_write_proc(pid, "uid_map", uids);
 }
 
 static pid_t clone_spawner(const struct native_host *host, int wire, int *ret_pidfd, int *ret_go)
@@ -150,7 +150,7 @@ void keeper_run(struct native_host *host, int wire)
     host_deafen();
     (void)prctl(PR_SET_NAME, "belljar-keeper");
 
-    int keep[10 + CGROUP_TREES_MAX] = { wire,           host->server,       host->agent,
+    int keep[10 + CGROUP_TREES_MAX] = { wire,           host->server,       host->mould,
                                         host->landlock, host->instance.dir, host->instance.lock };
     size_t n = 6;
     for (size_t i = 0; i < host->cgroups.n; i++)

@@ -33,6 +33,7 @@ struct box {
     struct native *native;
     unsigned slot;
     bool dead, told;
+    bool learned;       /* what it was for */
     struct list link;   /* native.dead, when that is still to be told */
     struct list usages; /* of struct usage, in the order asked */
     bool asked_counters;
@@ -74,6 +75,7 @@ struct native {
     unsigned next_slot;
     uint64_t serial;
     size_t n_leaving;
+    uint8_t lately;   /* of the last eight that somebody had, bit by bit: it got a kernel */
     struct list dead; /* of struct box */
     struct list requests;
 };
@@ -113,6 +115,7 @@ static void ask(struct native *native, enum wire_request_kind kind, unsigned slo
     request->wire.slot = slot;
     if (limits)
         request->wire.limits = *limits;
+    request->wire.for_kernel = native->lately == UINT8_MAX;
     bool first = list_empty(&native->requests);
     list_add_tail(&native->requests, &request->link);
     if (first)
@@ -440,12 +443,21 @@ static bool native_counts(struct sandbox *sandbox, struct sandbox_usage *ret)
     return true;
 }
 
+static void learn(struct box *box, bool kernel)
+{
+    if (box->learned)
+        return;
+    box->learned = true;
+    box->native->lately = (uint8_t)(box->native->lately << 1 | kernel);
+}
+
 static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
 {
     struct box *box = container_of(sandbox, struct box, base);
     assert(!box->on_added); /* one at a time */
     box->on_added = on_added;
     box->on_added_data = data;
+    learn(box, true);
     ask(box->native, WIRE_KERNEL, box->slot, NULL);
 }
 
@@ -463,6 +475,7 @@ static void native_destroy(struct sandbox *sandbox)
 {
     struct box *box = container_of(sandbox, struct box, base);
     sandbox->engine->stats.sandboxes_open--;
+    learn(box, false);
     if (sandbox->fd < 0 || box->dead || box->on_added) { /* or a kernel may be on its way into it */
         discard(sandbox);
         return;

@@ -30,12 +30,12 @@ enum {
     LIMITS = LAYER_MEMORY_LIMIT | LAYER_PIDS_LIMIT | LAYER_CPU_LIMIT,
 };
 
-static int make_agent(struct err *err)
+static int make_mould(struct err *err)
 {
-    auto_fd fd = memfd_create("belljar-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+    auto_fd fd = memfd_create("belljar-mould", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
     if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("belljar-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 || write(fd, agent_image, agent_image_len) != (ssize_t)agent_image_len)
+        fd = memfd_create("belljar-mould", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || write(fd, mould_image, mould_image_len) != (ssize_t)mould_image_len)
         return err_sys(err, errno, "put the agent into memory");
     /* Nobody, not even a guest that finds it in /proc, may change what the next sandbox runs. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
@@ -127,7 +127,7 @@ static int fill(struct native_host *host, const struct engine_options *options, 
         .uid_count = options->uid_count,
         .slots = WIRE_SLOTS_MAX,
         .instance = { -1, -1, "" },
-        .agent = -1,
+        .mould = -1,
         .landlock = -1,
         .server = -1
     };
@@ -143,7 +143,7 @@ static int fill(struct native_host *host, const struct engine_options *options, 
         r = seccomp_build(host->own_uids ? SECCOMP_GUEST : SECCOMP_GUEST_SHARED,
                           &host->guest_filter, err);
     if (r == 0)
-        r = host->agent = make_agent(err);
+        r = host->mould = make_mould(err);
     if (r >= 0 && (r = host->server = sys_pidfd_open(server)) < 0)
         r = err_sys(err, -r, "pidfd_open");
     if (r >= 0)
@@ -167,7 +167,7 @@ static void host_done(struct native_host *host)
 {
     cgroups_close(&host->cgroups);
     instance_close(&host->instance);
-    fd_closep(&host->agent);
+    fd_closep(&host->mould);
     fd_closep(&host->landlock);
     fd_closep(&host->server);
     seccomp_program_done(&host->spawner_filter);

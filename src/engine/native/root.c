@@ -12,8 +12,6 @@
  *
  * Sources are cloned (open_tree) before anything is covered, and attached by descriptor. Nothing of
  * /root, /home, /var or the rest of /etc is ever there.
- *
- * Per sandbox: mount(2) rather than the new calls, which need three steps for one.
  */
 #include "engine/native/root.h"
 
@@ -395,89 +393,4 @@ int root_template(const struct root_plan *plan, struct err *err)
     if (r == 0)
         r = mount_proc(root, err);
     return r == 0 ? pivot(err) : r;
-}
-
-/*** One sandbox ***/
-
-/* As in the OCI's list, and what else tells about the host. What is not there needs no mask; nor does
- * what only root may open (kpagecount, slabinfo, vmallocinfo …): root is not in here. */
-static const char *const masked_files[] = {
-    "/proc/kcore",       "/proc/keys",          "/proc/key-users",     "/proc/timer_list",
-    "/proc/sched_debug", "/proc/latency_stats", "/proc/sysrq-trigger", "/proc/kallsyms",
-    "/proc/config.gz",   "/proc/cmdline",
-};
-static const char *const masked_directories[] = {
-    "/proc/acpi", "/proc/asound", "/proc/bus",  "/proc/driver",
-    "/proc/fs",   "/proc/irq",    "/proc/scsi",
-};
-
-static int mask(const char *const *paths, size_t n, const char *with, const char **ret_step)
-{
-    for (size_t i = 0; i < n; i++)
-        if (mount(with, paths[i], NULL, MS_BIND, NULL) < 0 && errno != ENOENT) {
-            *ret_step = paths[i];
-            return -errno;
-        }
-    return 0;
-}
-
-static int private_proc(const char **ret_step)
-{
-    *ret_step = "mount /proc";
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return -errno;
-    struct statfs fs;
-    if (statfs("/proc", &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
-        return -EINVAL;
-    int r = mask(masked_files, ARRAY_SIZE(masked_files), "/dev/null", ret_step);
-    if (r == 0)
-        r = mask(masked_directories, ARRAY_SIZE(masked_directories), "/.empty", ret_step);
-    if (r < 0)
-        return r;
-    *ret_step = "make /proc/sys read-only";
-    if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) < 0 ||
-        mount(NULL, "/proc/sys", NULL,
-              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return -errno;
-    return 0;
-}
-
-static int private_tmpfs(const char *path, unsigned uid, unsigned mode, uint64_t bytes,
-                         uint64_t inodes)
-{
-    char options[160];
-    (void)snprintf(options, sizeof(options),
-                   "mode=%o,uid=%u,gid=%u,size=%" PRIu64 ",nr_inodes=%" PRIu64, mode, uid, uid,
-                   bytes, inodes);
-    return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ? -errno : 0;
-}
-
-int root_private(const struct sandbox_limits *limits, unsigned agent_uid, const char **ret_step)
-{
-    const struct {
-        const char *path;
-        unsigned uid, mode;
-        uint64_t bytes, inodes;
-    } places[] = {
-        { "/tmp", PLAN_GUEST_UID, 01777, limits->tmp_bytes, limits->tmp_inodes },
-        { "/dev/shm", PLAN_GUEST_UID, 01777, limits->shm_bytes, PLAN_SHM_INODES },
-        { "/workspace", PLAN_GUEST_UID, 0755, limits->workspace_bytes, limits->workspace_inodes },
-        { "/run/belljar", agent_uid, 0755, PLAN_RUN_DIR_BYTES, PLAN_RUN_DIR_INODES },
-    };
-    int r = private_proc(ret_step);
-    for (size_t i = 0; i < ARRAY_SIZE(places) && r == 0; i++) {
-        *ret_step = places[i].path;
-        r = private_tmpfs(places[i].path, places[i].uid, places[i].mode, places[i].bytes,
-                          places[i].inodes);
-    }
-    if (r < 0)
-        return r;
-    *ret_step = "mount /dev/pts";
-    char options[64];
-    (void)snprintf(options, sizeof(options), "newinstance,ptmxmode=0666,mode=0620,max=%d",
-                   PLAN_PTYS);
-    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) < 0)
-        return -errno;
-    *ret_step = "enter /workspace";
-    return chdir("/workspace") < 0 ? -errno : 0;
 }

@@ -1,7 +1,7 @@
 /*
  * root: the file system that sandboxes see. The template is built once, in the spawner's own mount
  * namespace, and pivoted into: the spawner lives in it and has no way back to the host's files. Each
- * sandbox copies the namespace and adds what must be private (root_private).
+ * sandbox copies the namespace and adds what must be private (agent/places.c).
  */
 #ifndef BELLJAR_ENGINE_NATIVE_ROOT_H
 #define BELLJAR_ENGINE_NATIVE_ROOT_H
@@ -18,10 +18,5 @@ struct root_plan {
     bool with_zygote;
 };
 int root_template(const struct root_plan *plan, struct err *err);
-
-/* In a sandbox's child, in its copy of the template, as the agent's user: fresh /proc with its masks,
- * /tmp, /dev/shm, /dev/pts, /workspace, /run/belljar. Allocates nothing. Returns 0 or -errno, and
- * which mount it was. */
-int root_private(const struct sandbox_limits *limits, unsigned agent_uid, const char **ret_step);
 
 #endif

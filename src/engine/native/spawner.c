@@ -7,6 +7,8 @@
  * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
  * Mounts and network go with the namespaces.
  *
+ * Their agents are cast by the mould (agent/mould.h), whose children are the spawner's; with it the spawner ends.
+ *
  * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h); at the door of
  * its box such a process waits until the server has told the agent.
  *
@@ -15,8 +17,8 @@
  */
 #include "engine/native/host.h"
 
+#include "agent/mould.h"
 #include "base/log.h"
-#include "engine/native/lean.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
 #include "engine/native/zygotes.h"
@@ -39,7 +41,8 @@ enum {
     WARN_MS = 5000,   /* an end that takes longer is logged */
     TICK_MS = 20,     /* how often what is overdue is looked at */
     EVENTS = 64,
-    SPARE_LEAVES = 32, /* cgroups of dead agents that are kept for others */
+    SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
+    SPARE_MS = 200,    /* at least, unless there are so many */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -50,31 +53,39 @@ struct box {
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
     bool has_leaf;
-    unsigned leaf;   /* of its agent */
+    unsigned leaf;
+    uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
-    int pidfd, stream, status, door;
+    int pidfd, stream, door;
     struct sandbox_limits limits;
     uint64_t since_ms; /* of STARTING, and of being doomed */
     struct box_failure failure;
 };
 
+struct spare {
+    unsigned leaf;
+    uint64_t since_ms;
+};
+
 struct spawner {
     const struct native_host *host;
-    int wire, epoll;
-    size_t pending;    /* boxes that the tick must look at */
+    int wire, epoll, mould;
+    size_t pending; /* boxes that the tick must look at */
+    uint32_t births;
     unsigned n_leaves; /* that there ever were */
     size_t n_spare;
     /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is
      * charged there until then. */
-    unsigned spare[SPARE_LEAVES];
+    struct spare spare[SPARE_LEAVES];
     struct zygotes zygotes;
     struct box boxes[WIRE_SLOTS_MAX];
 };
 
 /* What an epoll event is about. */
-enum { WATCH_PIDFD, WATCH_STATUS, WATCH_KINDS };
 #define WATCH_WIRE UINT64_MAX
-#define WATCH_ZYGOTE (UINT64_MAX - ZYGOTES_WATCHES) /* the first of so many */
+#define WATCH_MOULD (UINT64_MAX - 1)
+#define WATCH_ZYGOTE (UINT64_MAX - 1 - ZYGOTES_WATCHES) /* the first of so many */
+/* Less: a slot, whose pidfd it is. */
 
 static uint64_t now_ms(void)
 {
@@ -143,42 +154,53 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
     tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
 }
 
-/*** Leaves for agents ***/
+/*** Leaves ***/
 
 static int take_leaf(struct spawner *spawner, struct box *box)
 {
     int r = 0;
-    if (spawner->n_spare == SPARE_LEAVES) {
-        box->leaf = spawner->spare[0];
+    bool rested = spawner->n_spare && box->since_ms - spawner->spare[0].since_ms >= SPARE_MS;
+    if (rested || spawner->n_spare == SPARE_LEAVES) {
+        box->leaf = spawner->spare[0].leaf;
         memmove(&spawner->spare[0], &spawner->spare[1],
                 --spawner->n_spare * sizeof(spawner->spare[0]));
     } else {
         box->leaf = spawner->n_leaves++;
-        r = cgroup_make_agent(&spawner->host->cgroups, box->leaf);
+        r = cgroup_make_leaf(&spawner->host->cgroups, box->leaf);
     }
     box->has_leaf = r == 0;
     return r;
 }
 
-static void return_leaf(struct spawner *spawner, struct box *box)
+static struct cgroup_names names_of(const struct spawner *spawner, const struct box *box)
 {
-    if (!box->has_leaf)
-        return;
+    unsigned slot = slot_of(spawner, box);
+    return (struct cgroup_names){ .slot = slot,
+                                  .leaf =
+                                      spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf };
+}
+
+/* -EBUSY: not yet. */
+static int retire_cgroups(struct spawner *spawner, struct box *box)
+{
+    const struct cgroups *cgroups = &spawner->host->cgroups;
+    int r = box->has_leaf ? cgroup_renew_leaf(cgroups, box->leaf) : -ESTALE;
+    if (r == -EBUSY)
+        return r;
+    bool keep = r == 0 && spawner->n_spare < SPARE_LEAVES;
+    r = keep ? cgroup_keep(cgroups, names_of(spawner, box))
+             : cgroup_remove(cgroups, slot_of(spawner, box));
+    if (r < 0)
+        return r;
+    if (keep)
+        spawner->spare[spawner->n_spare++] = (struct spare){ box->leaf, now_ms() };
+    else if (box->has_leaf)
+        cgroup_remove_leaf(cgroups, box->leaf);
     box->has_leaf = false;
-    if (spawner->n_spare < SPARE_LEAVES)
-        spawner->spare[spawner->n_spare++] = box->leaf;
-    else
-        cgroup_remove_agent(&spawner->host->cgroups, box->leaf);
+    return 0;
 }
 
 /*** The life of a box ***/
-
-static void forget_start(struct spawner *spawner, struct box *box)
-{
-    unwatch(spawner, &box->status);
-    fd_closep(&box->stream);
-    box->stream = -1;
-}
 
 static void doom(struct spawner *spawner, struct box *box)
 {
@@ -192,12 +214,10 @@ static void doom(struct spawner *spawner, struct box *box)
 
 static void remove_box(struct spawner *spawner, struct box *box)
 {
-    int r = cgroup_remove(&spawner->host->cgroups, slot_of(spawner, box));
-    if (r < 0) { /* the tick tries again */
+    if (retire_cgroups(spawner, box) < 0) { /* the tick tries again */
         box->state = BOX_REMOVING;
         return;
     }
-    return_leaf(spawner, box);
     spawner->pending--;
     box->state = BOX_FREE;
     tell_about(spawner, box, WIRE_GONE);
@@ -213,36 +233,113 @@ static void fail_start(struct spawner *spawner, struct box *box, const char *ste
     doom(spawner, box);
 }
 
-/* The status pipe: a failure, or its end, which is exec's or the child's. */
-static void on_status(struct spawner *spawner, struct box *box)
+/* There is nobody to die. */
+static void on_unborn(struct spawner *spawner, struct box *box)
 {
-    struct box_failure failure;
-    ssize_t n = read(box->status, &failure, sizeof(failure));
-    siginfo_t info = { 0 };
-    if (n == (ssize_t)sizeof(failure)) {
-        failure.step[sizeof(failure.step) - 1] = '\0';
-        fail_start(spawner, box, failure.step, failure.code);
-    } else if (!box->doomed &&
-               waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-               info.si_pid != 0) {
-        fail_start(spawner, box, "died while starting", 0);
-    } else if (!box->doomed) {
+    tell_about(spawner, box, WIRE_FAILED);
+    remove_box(spawner, box);
+}
+
+/* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
+static void on_born(struct spawner *spawner, struct box *box, pid_t pid, const int fds[2])
+{
+    siginfo_t info;
+    int code = fds[0] < 0 || fds[1] < 0 ? EMFILE : 0; /* there was no room for them */
+    box->stream = fds[0];
+    box->door = fds[1];
+    box->pidfd = sys_pidfd_open(pid); /* our child, and not reaped yet */
+    if (box->pidfd < 0)
+        code = -box->pidfd;
+    if (box->pidfd >= 0)
+        watch(spawner, box->pidfd, slot_of(spawner, box));
+    if (code)
+        fail_start(spawner, box, "hold an agent", code);
+    else if (box->doomed)
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+    if (box->pidfd >= 0)
+        return;
+    box->pidfd = -1;
+    (void)kill(pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)pid, &info, WEXITED); /* it has run nothing but our own steps */
+    fd_closep(&box->stream);
+    fd_closep(&box->door);
+    box->stream = box->door = -1;
+    on_unborn(spawner, box);
+}
+
+static void on_started(struct spawner *spawner, struct box *box)
+{
+    if (!box->doomed) {
         box->state = BOX_LIVE;
         spawner->pending--;
         tell_about(spawner, box, WIRE_CREATED);
     }
-    forget_start(spawner, box);
+    fd_closep(&box->stream);
+    box->stream = -1;
+}
+
+/* Takes the descriptors. What is about a start that has been given up is too late. */
+static void on_reply(struct spawner *spawner, struct mould_reply *reply, const int fds[2])
+{
+    struct box *box = reply->slot < spawner->host->slots ? &spawner->boxes[reply->slot] : NULL;
+    if (!box || box->state != BOX_STARTING || box->birth != reply->birth) {
+        for (int i = 0; i < 2; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+        return;
+    }
+    reply->step[sizeof(reply->step) - 1] = '\0';
+    if (reply->word == MOULD_BORN) {
+        on_born(spawner, box, reply->pid, fds);
+    } else if (reply->word == MOULD_STARTED) {
+        on_started(spawner, box);
+    } else {
+        fail_start(spawner, box, reply->step, reply->code);
+        if (reply->pid == MOULD_UNBORN)
+            on_unborn(spawner, box);
+    }
+}
+
+/* False: there is none now. */
+static bool hear_mould(struct spawner *spawner)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct mould_reply reply;
+    struct iovec part = { &reply, sizeof(reply) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n = recvmsg(spawner->mould, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n != (ssize_t)sizeof(reply)) {
+        log_error("spawner: the mould of agents has died");
+        _exit(1);
+    }
+    int fds[2] = { -1, -1 };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(fds)))
+        memcpy(fds, CMSG_DATA(header), sizeof(fds));
+    on_reply(spawner, &reply, fds);
+    return true;
 }
 
 static void on_dead(struct spawner *spawner, struct box *box)
 {
-    if (box->state == BOX_STARTING && box->status >= 0)
-        on_status(spawner, box); /* its last words, if this event came first */
+    while (box->state == BOX_STARTING && hear_mould(spawner))
+        ; /* its last words, if this event came first */
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
     unwatch(spawner, &box->pidfd);
+    fd_closep(&box->stream);
     fd_closep(&box->door);
-    box->door = -1;
+    box->stream = box->door = -1;
+    if (box->state == BOX_STARTING && !box->doomed)
+        fail_start(spawner, box, "died while starting", 0);
     if (box->failed)
         tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
@@ -253,36 +350,29 @@ static void on_dead(struct spawner *spawner, struct box *box)
     tell_about(spawner, box, WIRE_DIED);
 }
 
-static void create(struct spawner *spawner, struct box *box, const struct sandbox_limits *limits)
+static void create(struct spawner *spawner, struct box *box, const struct wire_request *request)
 {
     *box = (struct box){ .state = BOX_STARTING,
                          .pidfd = -1,
                          .stream = -1,
-                         .status = -1,
                          .door = -1,
-                         .limits = *limits,
+                         .birth = ++spawner->births,
+                         .limits = request->limits,
                          .since_ms = now_ms() };
     spawner->pending++;
-    struct box_start start = { .slot = slot_of(spawner, box), .limits = *limits };
-    struct box_started started;
     int r = take_leaf(spawner, box);
-    start.agent_leaf = box->leaf;
+    const struct box_start start = { .names = names_of(spawner, box),
+                                     .birth = box->birth,
+                                     .for_kernel = request->for_kernel != 0,
+                                     .limits = request->limits };
     if (r < 0)
-        box->failure = (struct box_failure){ .code = -r, .step = "make the agent's cgroup" };
+        box->failure = (struct box_failure){ .code = -r, .step = "make leaves of cgroups" };
     else
-        r = box_start(spawner->host, &start, &started, &box->failure);
+        r = box_start(spawner->host, spawner->mould, &start, &box->failure);
     if (r < 0) {
-        tell_about(spawner, box, WIRE_FAILED);
         box->doomed = true;
-        remove_box(spawner, box);
-        return;
+        on_unborn(spawner, box);
     }
-    box->pidfd = started.pidfd;
-    box->stream = started.stream;
-    box->status = started.status;
-    box->door = started.door;
-    watch(spawner, box->pidfd, (uint64_t)start.slot * WATCH_KINDS + WATCH_PIDFD);
-    watch(spawner, box->status, (uint64_t)start.slot * WATCH_KINDS + WATCH_STATUS);
 }
 
 static void destroy(struct spawner *spawner, struct box *box)
@@ -296,7 +386,7 @@ static void destroy(struct spawner *spawner, struct box *box)
 static void report_usage(struct spawner *spawner, const struct box *box)
 {
     struct wire_event event = { .kind = WIRE_USED, .slot = slot_of(spawner, box) };
-    event.known = cgroup_usage(&spawner->host->cgroups, event.slot, &event.usage);
+    event.known = cgroup_usage(&spawner->host->cgroups, names_of(spawner, box), &event.usage);
     tell(spawner, &event, -1);
 }
 
@@ -306,8 +396,8 @@ static void hand_counters(struct spawner *spawner, const struct box *box)
         struct wire_event event = { .kind = WIRE_COUNTER,
                                     .slot = slot_of(spawner, box),
                                     .code = which };
-        auto_fd fd =
-            cgroup_open_counter(&spawner->host->cgroups, event.slot, (enum cgroup_counter)which);
+        auto_fd fd = cgroup_open_counter(&spawner->host->cgroups, names_of(spawner, box),
+                                         (enum cgroup_counter)which);
         if (fd >= 0)
             tell(spawner, &event, fd);
     }
@@ -333,7 +423,7 @@ static int order_kernel(struct spawner *spawner, struct box *box)
                                       bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes };
     box_setup(host, &box->limits, &order.setup);
     int fds[2 + CGROUP_TREES_MAX] = { box->pidfd, box->door };
-    int n = cgroup_open_guest(&host->cgroups, slot_of(spawner, box), &fds[2]);
+    int n = cgroup_open_guest(&host->cgroups, names_of(spawner, box), &fds[2]);
     if (n < 0)
         return n;
     int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds, 2 + (size_t)n);
@@ -379,7 +469,7 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
     struct box *box = request->slot < spawner->host->slots ? &spawner->boxes[request->slot] : NULL;
     bool is_free = box && box->state == BOX_FREE;
     if (box && is_free && request->kind == WIRE_CREATE)
-        create(spawner, box, &request->limits);
+        create(spawner, box, request);
     else if (box && !is_free && request->kind == WIRE_USAGE)
         report_usage(spawner, box);
     else if (box && !is_free && request->kind == WIRE_COUNTERS)
@@ -429,15 +519,17 @@ static void dispatch(struct spawner *spawner, uint64_t what)
         on_wire(spawner);
         return;
     }
+    if (what == WATCH_MOULD) {
+        (void)hear_mould(spawner);
+        return;
+    }
     if (what >= WATCH_ZYGOTE) {
         zygotes_ready(&spawner->zygotes, (unsigned)(what - WATCH_ZYGOTE));
         return;
     }
-    struct box *box = &spawner->boxes[what / WATCH_KINDS];
+    struct box *box = &spawner->boxes[what];
     /* An earlier event of the same round may have closed what this one is about. */
-    if (what % WATCH_KINDS == WATCH_STATUS && box->status >= 0)
-        on_status(spawner, box);
-    else if (what % WATCH_KINDS == WATCH_PIDFD && box->pidfd >= 0)
+    if (box->pidfd >= 0)
         on_dead(spawner, box);
 }
 
@@ -505,21 +597,22 @@ static int prepare(const struct native_host *host, struct err *err)
     return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
 }
 
-/* What the child of a sandbox reads, where it finds it when the heap is not copied. */
-static const struct native_host *keep_for_children(const struct native_host *host)
+static int begin(struct spawner *spawner, struct err *err)
 {
-    static struct native_host kept;
-    static struct sock_filter filter[BPF_MAXINSNS]; /* the kernel loads no longer one */
-    kept = *host;
-    memcpy(filter, host->agent_filter.code, host->agent_filter.len * sizeof(filter[0]));
-    kept.agent_filter.code = filter;
-    lean_begin();
-    return &kept;
+    spawner->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (spawner->epoll < 0)
+        return err_sys(err, errno, "epoll");
+    spawner->mould = mould_start(spawner->host);
+    if (spawner->mould < 0)
+        return err_sys(err, -spawner->mould, "start the mould of agents");
+    watch(spawner, spawner->wire, WATCH_WIRE);
+    watch(spawner, spawner->mould, WATCH_MOULD);
+    return 0;
 }
 
 void spawner_run(const struct native_host *host, int wire, int go)
 {
-    int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->agent, host->landlock, host->instance.lock };
+    int keep[8 + CGROUP_TREES_MAX] = { wire, go, host->mould, host->landlock, host->instance.lock };
     size_t n = 5;
     for (size_t i = 0; i < host->cgroups.n; i++)
         keep[n++] = host->cgroups.trees[i].dir;
@@ -529,22 +622,19 @@ void spawner_run(const struct native_host *host, int wire, int go)
         _exit(1);
     close(go);
 
-    static struct spawner spawner; /* only what is used becomes memory that every clone copies */
+    static struct spawner spawner;
     spawner.host = host;
     spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
-    if (prepare(host, &err) < 0 || (spawner.epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
-        first.kind = WIRE_FAILED;
-        first.code = err.code ? 0 : errno; /* the message has its own words */
+    if (prepare(host, &err) < 0 || begin(&spawner, &err) < 0) {
+        first.kind = WIRE_FAILED; /* the message has its own words */
         (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
-                       err.code ? err.msg : "epoll");
+                       err.msg);
         tell(&spawner, &first, -1);
         _exit(1);
     }
     tell(&spawner, &first, -1);
-    spawner.host = keep_for_children(host);
-    watch(&spawner, wire, WATCH_WIRE);
     static const struct zygotes_events zygotes = { .on_forked = on_forked,
                                                    .watch = watch_zygote,
                                                    .unwatch = unwatch_zygote };

@@ -31,6 +31,9 @@ enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_KERNEL, WIRE_DESTROY,
 struct wire_request {
     uint32_t kind;
     uint32_t slot;
+    /* Of WIRE_CREATE: the first to run there will probably be a kernel, not a program. */
+    uint32_t for_kernel;
+    uint32_t unused;
     struct sandbox_limits limits; /* of WIRE_CREATE */
 };
 

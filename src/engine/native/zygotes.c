@@ -2,7 +2,6 @@
 
 #include "agent/signals.h"
 #include "base/log.h"
-#include "engine/native/lean.h"
 #include "engine/native/sys.h"
 #include "kernel/source.h"
 
@@ -260,9 +259,7 @@ static int start(struct zygotes *zygotes, struct zygote_process *process)
         return cgroup;
     const struct birth birth = { host, theirs, setup, cgroup };
     int pidfd = -1;
-    lean_heap(true); /* the options are there */
     pid_t pid = clone_zygote(&birth, generation, &pidfd);
-    lean_heap(false);
     if (pid < 0) {
         cgroup_remove_zygote(&host->cgroups, generation);
         return pid;
