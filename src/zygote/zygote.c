@@ -374,7 +374,7 @@ static bool obey(const struct zygote_order *order, const int *fds)
 int zygote_serve(const char *imported, const char *env, size_t env_len)
 {
     if (zygote.setup.freeze)
-        pages_freeze(zygote.tid_address); /* and the C library's data of this thread */
+        pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
     zygote.data_bytes = own_data();
