@@ -2,9 +2,10 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,88 +14,19 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8 /* Linux 6.3 */
+#endif
+
 #define PAGE ((size_t)4096)
 #define HUGE ((size_t)2 << 20)
 #define RANGE ((size_t)1 << 30)
-#define FREEZE_MAX ((size_t)256 << 20) /* one mapping */
+#define FREEZE_MAX ((size_t)256 << 20) /* one mapping of unknown purpose */
+#define LARGE ((size_t)4 << 20)
+#define FILL_MAX ((size_t)64 << 20)
+#define FILL_LARGEST ((size_t)96 << 10)
 #define ARENA                                                                                      \
     ((size_t)1 << 20) /* of Python since 3.10; smaller ones, and stacks of frames, are left alone */
-
-/*** Python's objects ***/
-
-/* As in CPython's pymem.h. */
-struct arena_allocator {
-    void *ctx;
-    void *(*alloc)(void *ctx, size_t size);
-    void (*free)(void *ctx, void *ptr, size_t size);
-};
-
-static struct {
-    char *begin, *end;  /* of the range; address space only, until it is used */
-    char *usable, *top; /* up to where it is memory, and where the next arena begins */
-    bool closed;
-    void *unused[RANGE / ARENA]; /* freed arenas */
-    size_t n_unused;
-} range;
-
-static bool in_range(const void *ptr)
-{
-    return (const char *)ptr >= range.begin && (const char *)ptr < range.end;
-}
-
-static void *from_range(void)
-{
-    if (range.n_unused)
-        return range.unused[--range.n_unused];
-    if (range.closed || !range.begin)
-        return NULL;
-    if (range.top == range.usable) {
-        if (range.usable == range.end || mprotect(range.usable, HUGE, PROT_READ | PROT_WRITE) < 0)
-            return NULL;
-        (void)madvise(range.usable, HUGE, MADV_HUGEPAGE);
-        range.usable += HUGE;
-    }
-    void *arena = range.top;
-    range.top += ARENA;
-    return arena;
-}
-
-static void *alloc_arena(void *ctx, size_t size)
-{
-    (void)ctx;
-    void *arena = size == ARENA ? from_range() : NULL;
-    if (arena)
-        return arena;
-    arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return arena == MAP_FAILED ? NULL : arena;
-}
-
-static void free_arena(void *ctx, void *ptr, size_t size)
-{
-    (void)ctx;
-    if (in_range(ptr))
-        range.unused[range.n_unused++] = ptr;
-    else
-        (void)munmap(ptr, size);
-}
-
-void pages_gather(void)
-{
-    void (*set)(struct arena_allocator *) = NULL;
-    void *found = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
-    memcpy(&set, &found, sizeof(set));
-    if (!set)
-        return;
-    char *at =
-        mmap(NULL, RANGE + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return;
-    range.begin = at + (HUGE - (uintptr_t)at % HUGE) % HUGE;
-    range.end = range.begin + RANGE;
-    range.usable = range.top = range.begin;
-    set(&(struct arena_allocator){ NULL, alloc_arena, free_arena });
-    /* Arenas from before stay where they are, and are freed by us if ever: as they were got, by mmap. */
-}
 
 /*** reading the map ***/
 
@@ -163,13 +95,270 @@ static size_t read_maps(void)
     return count < MAPS_MAX ? count : 0;
 }
 
-/*** libraries ***/
+/*** the C library's blocks ***/
 
-static bool can_freeze(const struct map *map, uintptr_t keep)
+/* As in glibc's malloc.h, since 2.33. */
+struct heap_facts {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+
+static bool ask_heap(struct heap_facts *ret)
 {
-    return map->private && !map->named && (map->readable || map->file) &&
-           !in_range((void *)map->begin) && !(keep >= map->begin && keep < map->end) &&
-           map->end - map->begin <= FREEZE_MAX;
+    struct heap_facts (*ask)(void) = NULL;
+    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
+    memcpy(&ask, &found, sizeof(ask));
+    if (ask)
+        *ret = ask();
+    return ask != NULL;
+}
+
+/* The C library gets a mapping for each block from 128 KiB on; once a larger one has been freed, only for those
+ * that are larger still. Such mappings cannot be frozen. */
+static void prefer_heap(void)
+{
+    void *volatile block = malloc(LARGE);
+    free(block);
+}
+
+/*** whose memory ***/
+
+enum { KNOWN_MAX = 2048 };
+
+/* That of libraries, of Python's first arenas, and of the loader. */
+static struct {
+    uintptr_t begin, end;
+} known[KNOWN_MAX];
+static size_t n_known;
+
+static void note_known(uintptr_t begin, uintptr_t end)
+{
+    if (n_known < KNOWN_MAX && begin < end) {
+        known[n_known].begin = begin;
+        known[n_known++].end = end;
+    }
+}
+
+static bool is_known(const void *ptr)
+{
+    uintptr_t at = (uintptr_t)ptr;
+    for (size_t i = 0; i < n_known; i++)
+        if (at >= known[i].begin && at < known[i].end)
+            return true;
+    return false;
+}
+
+/* The size of a block of the C library's with a mapping of its own that begins here; 0: none does. */
+static size_t block_at(uintptr_t at, uintptr_t end)
+{
+    /* What is before it, nothing; and its size, whose lowest bits say that it is a mapping. */
+    size_t head[2];
+    memcpy(head, (void *)at, sizeof(head));
+    size_t size = head[1] & ~(size_t)7;
+    return head[0] == 0 && (head[1] & 7) == 2 && size % PAGE == 0 && size <= end - at ? size : 0;
+}
+
+/* How many such blocks there are in it. */
+static size_t note_around_blocks(const struct map *map)
+{
+    size_t found = 0, size;
+    uintptr_t begin = map->begin;
+    for (uintptr_t at = begin; at < map->end; at += size ? size : PAGE) {
+        size = block_at(at, map->end);
+        if (!size)
+            continue;
+        note_known(begin, at);
+        begin = at + size;
+        found++;
+    }
+    note_known(begin, map->end);
+    return found;
+}
+
+/* At the start, when nobody but the interpreter and the C library can have asked for memory. */
+static void note_early(void)
+{
+    struct heap_facts facts;
+    size_t count = ask_heap(&facts) ? read_maps() : 0, found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (maps[i].private && maps[i].writable && maps[i].readable && !maps[i].file &&
+            !maps[i].named)
+            found += note_around_blocks(&maps[i]);
+    if (count && found != facts.hblks)
+        n_known = 0; /* they do not look as we think */
+}
+
+/*** Python's objects ***/
+
+/* As in CPython's pymem.h. */
+struct arena_allocator {
+    void *ctx;
+    void *(*alloc)(void *ctx, size_t size);
+    void (*free)(void *ctx, void *ptr, size_t size);
+};
+
+enum { EARLY_MAX = 64 }; /* arenas from before there was a range */
+
+static struct {
+    char *begin, *end;  /* of the range; address space only, until it is used */
+    char *usable, *top; /* up to where it is memory, and where the next arena begins */
+    bool closed;
+    void *unused[RANGE / ARENA + EARLY_MAX]; /* freed arenas */
+    size_t n_unused;
+} range;
+
+static bool in_range(const void *ptr)
+{
+    return (const char *)ptr >= range.begin && (const char *)ptr < range.end;
+}
+
+static void *from_range(void)
+{
+    if (range.n_unused)
+        return range.unused[--range.n_unused];
+    if (range.closed || !range.begin)
+        return NULL;
+    if (range.top == range.usable) {
+        if (range.usable == range.end || mprotect(range.usable, HUGE, PROT_READ | PROT_WRITE) < 0)
+            return NULL;
+        (void)madvise(range.usable, HUGE, MADV_HUGEPAGE);
+        range.usable += HUGE;
+    }
+    void *arena = range.top;
+    range.top += ARENA;
+    return arena;
+}
+
+static void *alloc_arena(void *ctx, size_t size)
+{
+    (void)ctx;
+    void *arena = size == ARENA ? from_range() : NULL;
+    if (arena)
+        return arena;
+    arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return arena == MAP_FAILED ? NULL : arena;
+}
+
+static void free_arena(void *ctx, void *ptr, size_t size)
+{
+    (void)ctx;
+    if (!in_range(ptr) && !is_known(ptr))
+        (void)munmap(ptr, size);
+    else if (size == ARENA && range.n_unused < RANGE / ARENA + EARLY_MAX)
+        range.unused[range.n_unused++] = ptr; /* the address stays Python's: see note_early() */
+}
+
+void pages_gather(void)
+{
+    note_early();
+    prefer_heap();
+    void (*set)(struct arena_allocator *) = NULL;
+    void *found = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
+    memcpy(&set, &found, sizeof(set));
+    if (!set)
+        return;
+    char *at =
+        mmap(NULL, RANGE + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return;
+    range.begin = at + (HUGE - (uintptr_t)at % HUGE) % HUGE;
+    range.end = range.begin + RANGE;
+    range.usable = range.top = range.begin;
+    set(&(struct arena_allocator){ NULL, alloc_arena, free_arena });
+}
+
+/*** gaps ***/
+
+void pages_fill_heap(void)
+{
+    static void *kept; /* each block begins with the address of the one before */
+    struct heap_facts facts;
+    if (!ask_heap(&facts) || facts.fordblks - facts.keepcost > FILL_MAX)
+        return;
+    const char *top = (char *)sbrk(0) - facts.keepcost; /* from there on all is free */
+    size_t filled = 0;
+    for (size_t size = FILL_LARGEST; size > 16; size -= size > 2048 ? size / 16 : 16) {
+        void **block;
+        while ((block = malloc(size)) && (char *)block < top && (filled += size) < FILL_MAX) {
+            *block = kept;
+            kept = block;
+        }
+        free(block);
+    }
+}
+
+/*** one file of it all ***/
+
+enum { PIECES_MAX = 2048 };
+
+/* What becomes one mapping. */
+struct piece {
+    uintptr_t begin, end;
+    size_t first, last; /* of maps[]: where its bytes are now */
+    bool library;       /* may be text */
+    uintptr_t offset;   /* in the file; from the last huge page it is as far as the address */
+};
+
+static struct piece pieces[PIECES_MAX];
+static size_t n_pieces;
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size, (void)data;
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t from = info->dlpi_addr + part->p_vaddr, to = from + part->p_memsz;
+        if (part->p_type != PT_LOAD)
+            continue;
+        begin = from < begin ? from : begin;
+        end = to > end ? to : end;
+    }
+    if (begin < end) /* it has any */
+        note_known(begin / PAGE * PAGE, (end + PAGE - 1) / PAGE * PAGE);
+    return 0;
+}
+
+/* Of memory of no file: up to where we know whose it is. */
+static uintptr_t known_end(const struct map *map)
+{
+    for (size_t i = 0; i < n_known; i++)
+        if (known[i].begin <= map->begin && known[i].end > map->begin)
+            return known[i].end < map->end ? known[i].end : map->end;
+    return map->begin;
+}
+
+/* Large, and nobody has written to it: it would only cost memory. */
+static bool is_untouched(const struct map *map)
+{
+    static unsigned char present[FREEZE_MAX / PAGE];
+    size_t len = map->end - map->begin;
+    return !map->file && len >= HUGE && mincore((void *)map->begin, len, present) == 0 &&
+           !memchr(present, 1, len / PAGE);
+}
+
+/* Up to where a mapping can be frozen; its beginning: not at all. Memory that we do not know is left out: the C
+ * library gets large blocks as mappings, and makes them larger by mremap(2), which in a file would lead
+ * beyond its end. */
+static uintptr_t freezable(const struct map *map)
+{
+    if (map->heap || in_range((void *)map->begin))
+        return map->writable ? map->end : map->begin;
+    if (!map->private || map->named || map->end - map->begin > FREEZE_MAX || is_untouched(map))
+        return map->begin;
+    return map->file ? map->end : known_end(map);
+}
+
+static void add_piece(size_t i, uintptr_t end)
+{
+    bool library = !maps[i].heap && !in_range((void *)maps[i].begin);
+    struct piece *last = n_pieces ? &pieces[n_pieces - 1] : NULL;
+    if (last && last->library && library && last->last + 1 == i && last->end == maps[i - 1].end &&
+        maps[i].begin - last->end < HUGE) {
+        last->last = i;
+        last->end = end;
+    } else if (n_pieces < PIECES_MAX) {
+        pieces[n_pieces++] = (struct piece){ maps[i].begin, end, i, i, library, 0 };
+    }
 }
 
 static uintptr_t round_up(uintptr_t address)
@@ -177,60 +366,105 @@ static uintptr_t round_up(uintptr_t address)
     return (address + HUGE - 1) / HUGE * HUGE;
 }
 
-/* Memory of no file that nobody has touched, room for stacks and matrices above all, stays untouched: else
- * it would be in the page tables of each child. */
-static void copy_map(const struct map *map, char *to)
+/* To the limits of huge pages, where nothing is in the way. The heap grows upwards by itself. */
+static void widen(struct piece *piece, size_t count)
 {
-    static unsigned char present[FREEZE_MAX / PAGE];
-    const char *from = (const char *)map->begin;
-    size_t len = map->end - map->begin;
-    if (map->file || mincore((void *)map->begin, len, present) < 0) {
-        memcpy(to, from, len);
+    uintptr_t begin = piece->begin / HUGE * HUGE, end = round_up(piece->end);
+    uintptr_t low = piece->first > 0 ? maps[piece->first - 1].end : HUGE;
+    uintptr_t high = piece->last + 1 < count ? maps[piece->last + 1].begin : 0;
+    if (piece->end - piece->begin < HUGE / 4)
         return;
-    }
-    for (size_t at = 0; at < len; at += PAGE)
-        if (present[at / PAGE] & 1)
-            memcpy(to + at, from + at, PAGE);
+    if (begin >= low)
+        piece->begin = begin;
+    if (end <= high && piece->library && piece->end == maps[piece->last].end)
+        piece->end = end;
 }
 
-/* Replaces maps[first] to maps[last] and what is free between and around them, between `low` and `high`,
- * by one copy. Until the last call everything is as it was; it exchanges all in one step. */
-static void freeze(size_t first, size_t last, uintptr_t low, uintptr_t high)
-{
-    uintptr_t begin = maps[first].begin / HUGE * HUGE, end = round_up(maps[last].end);
-    begin = begin < low ? maps[first].begin : begin;
-    end = end > high ? maps[last].end : end;
-    size_t len = end - begin;
-    char *room = mmap(NULL, len + 2 * HUGE, PROT_READ | PROT_WRITE | PROT_EXEC,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED)
-        return; /* a host that wants no memory that is writable and executable */
-    /* At the same distance from a huge page, so that the kernel can move page tables whole. */
-    char *copy = room + (HUGE - (uintptr_t)room % HUGE) % HUGE + begin % HUGE;
-    (void)munmap(room, (size_t)(copy - room));
-    (void)munmap(copy + len, (size_t)(room + len + 2 * HUGE - (copy + len)));
-    for (size_t i = first; i <= last; i++)
-        if (maps[i].readable)
-            copy_map(&maps[i], copy + (maps[i].begin - begin));
-    if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) == MAP_FAILED)
-        (void)munmap(copy, len);
-}
-
-void pages_freeze(const void *keep)
+/* The size of the file. */
+static uintptr_t choose_pieces(void)
 {
     size_t count = read_maps();
-    for (size_t first = 0, last; first < count; first = last + 1) {
-        last = first;
-        if (!can_freeze(&maps[first], (uintptr_t)keep))
-            continue;
-        bool file = maps[first].file;
-        while (last + 1 < count && can_freeze(&maps[last + 1], (uintptr_t)keep) &&
-               maps[last + 1].begin - maps[last].end < HUGE)
-            file |= maps[++last].file;
-        uintptr_t low = first > 0 ? maps[first - 1].end : maps[first].begin;
-        uintptr_t high = last + 1 < count ? maps[last + 1].begin : maps[last].end;
-        if (file)
-            freeze(first, last, low, high);
+    uintptr_t size = 0;
+    (void)dl_iterate_phdr(note_library, NULL);
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t end = freezable(&maps[i]);
+        if (end > maps[i].begin)
+            add_piece(i, end);
+    }
+    for (struct piece *piece = pieces; piece < pieces + n_pieces; piece++) {
+        widen(piece, count);
+        piece->offset = size + piece->begin % HUGE;
+        size = round_up(piece->offset + (piece->end - piece->begin));
+    }
+    return size;
+}
+
+/* Puts the file in the place of what it has a copy of, in one step. Until then nothing is written to but the
+ * stack, or it would be lost: what is exchanged can be this library, or the C library with its errno. */
+static bool exchange(const struct piece *piece, char *view, int fd)
+{
+    size_t len = piece->end - piece->begin;
+    char *copy = view + piece->offset;
+    /* No holes: a child that touched one would put a page into the file of all. */
+    if (fallocate(fd, 0, (off_t)piece->offset, (off_t)len) < 0)
+        return false;
+    for (size_t i = piece->first; i <= piece->last; i++) {
+        uintptr_t end = maps[i].end < piece->end ? maps[i].end : piece->end;
+        if (maps[i].readable)
+            memcpy(copy + (maps[i].begin - piece->begin), (void *)maps[i].begin,
+                   end - maps[i].begin);
+    }
+    int protection = PROT_READ | PROT_WRITE | (piece->library ? PROT_EXEC : 0);
+    const void *at = mmap((void *)piece->begin, len, protection, MAP_PRIVATE | MAP_FIXED, fd,
+                          (off_t)piece->offset);
+    return at != MAP_FAILED;
+}
+
+static void make_huge(const struct piece *piece, char *view)
+{
+    uintptr_t end = piece->offset + (piece->end - piece->begin);
+    for (uintptr_t at = round_up(piece->offset); at + HUGE <= end; at += HUGE)
+        (void)madvise(view + at, HUGE, MADV_COLLAPSE);
+}
+
+/* The file, with a huge page's room on either side that widen() may have taken. */
+static char *map_whole(int fd, size_t size)
+{
+    size_t len = size + 4 * HUGE;
+    char *room = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return NULL;
+    char *view = mmap((char *)round_up((uintptr_t)room + HUGE), size, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED, fd, 0);
+    if (view == MAP_FAILED) {
+        (void)munmap(room, len);
+        return NULL;
+    }
+    (void)munmap(room, (size_t)(view - room));
+    (void)munmap(view + size, (size_t)(room + len - (view + size)));
+    return view;
+}
+
+static int open_file(void)
+{
+    int fd = memfd_create("belljar-zygote", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    return fd < 0 ? memfd_create("belljar-zygote", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+}
+
+void pages_freeze(bool huge)
+{
+    uintptr_t size = choose_pieces();
+    int fd = open_file();
+    char *view = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? map_whole(fd, size) : NULL;
+    for (const struct piece *piece = pieces; view && piece < pieces + n_pieces; piece++)
+        if (exchange(piece, view, fd) && huge)
+            make_huge(piece, view);
+    range.closed = true;
+    if (view)
+        (void)munmap(view, size);
+    if (fd >= 0) {
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+        close(fd);
     }
 }
 
@@ -246,8 +480,8 @@ void pages_collapse(void)
         for (uintptr_t at = round_up(map->begin); at + HUGE <= map->end; at += HUGE)
             if (madvise((void *)at, HUGE, MADV_COLLAPSE) == 0)
                 (void)madvise((void *)at, HUGE, MADV_NOHUGEPAGE);
+        if (in_range((void *)map->begin))
+            (void)madvise((void *)map->begin, map->end - map->begin, MADV_NOHUGEPAGE);
     }
     range.closed = true;
-    if (range.begin)
-        (void)madvise(range.begin, (size_t)(range.usable - range.begin), MADV_NOHUGEPAGE);
 }

@@ -1,14 +1,18 @@
 /*
- * pages: lays the zygote's memory out so that a fork is cheap. Copying a page table costs time for each
- * page of 4 KiB in it; where the same memory lies in huge pages there is one entry for 512 of them.
+ * pages: lays the zygote's memory out so that forks and children are cheap. Copying a page table costs time for
+ * each page of 4 KiB in it, and a child pays for each page that it writes to.
  *
- *   1. pages_gather()    before the imports: Python's objects go into one range of huge pages, instead of
- *                        being strewn between libraries
- *   2. pages_freeze()    at the end: libraries, whose text and data are hundreds of small mappings, become a
- *                        few large ones that hold the same bytes at the same addresses. They lose their
- *                        names in /proc/self/maps, and text can be written to: both are the guest's own
- *                        business
- *   3. pages_collapse()  then: what is large and in one piece becomes huge pages
+ *   1. pages_gather()     before the imports: Python's objects go into one range, the C library's blocks into
+ *                         one heap, instead of being strewn between libraries
+ *   2. pages_fill_heap()  after them: what is free between the C library's blocks is taken, so that a child's are
+ *                         side by side
+ *   3. pages_freeze()     at the end: range, heap, text and data of libraries, hundreds of mappings, become a few
+ *                         that hold the same bytes at the same addresses: private mappings of a file in memory,
+ *                         of which a fork copies nothing. A child maps a huge page of it with one fault, has
+ *                         page tables for what it touches only, and copies each small page that it writes to.
+ *                         Nobody can write to the file, by its seals. Libraries lose their names in
+ *                         /proc/self/maps, and text can be written to: both are the guest's own business
+ *   4. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
  * first touch.
@@ -16,9 +20,12 @@
 #ifndef BELLJAR_ZYGOTE_PAGES_H
 #define BELLJAR_ZYGOTE_PAGES_H
 
+#include <stdbool.h>
+
 void pages_gather(void);
-/* Leaves the mapping alone that `keep` is in. One thread only. */
-void pages_freeze(const void *keep);
+void pages_fill_heap(void);
+/* `huge`: the file in huge pages. One thread only. */
+void pages_freeze(bool huge);
 void pages_collapse(void);
 
 #endif

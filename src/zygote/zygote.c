@@ -26,7 +26,8 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(void *random_state, void *numpy_state);
-EXPORT int zygote_serve(const char *imported, const char *env, size_t env_len);
+EXPORT void zygote_prepare(const char *imported, const char *env, size_t env_len);
+EXPORT int zygote_serve(void);
 EXPORT const char *zygote_environment(void);
 EXPORT size_t zygote_environment_size(void);
 
@@ -54,6 +55,9 @@ static struct {
     struct {
         uint32_t words[MT_WORDS], position;
     } * numpy_state;
+
+    const char *imported, *python_env; /* of zygote_prepare() */
+    size_t python_env_len;
 
     volatile int forked; /* by C1, which shares this memory: a pid or -errno */
 
@@ -132,6 +136,16 @@ void zygote_seed(void *random_state, void *numpy_state)
 {
     zygote.random_state = random_state;
     zygote.numpy_state = numpy_state;
+}
+
+/* The last before zygote_serve(), which has no arguments because each child would free Python's copies of them.
+ * `imported`: words for the log. `env`: what Python has now. Both stay where they are. */
+void zygote_prepare(const char *imported, const char *env, size_t env_len)
+{
+    zygote.imported = imported;
+    zygote.python_env = env;
+    zygote.python_env_len = env_len;
+    pages_fill_heap();
 }
 
 /*** the child ***/
@@ -370,15 +384,15 @@ static bool obey(const struct zygote_order *order, const int *fds)
     return false;
 }
 
-/* Returns in children only, as kernels that have not run anything. `env` is what Python has now. */
-int zygote_serve(const char *imported, const char *env, size_t env_len)
+/* Returns in children only, as kernels that have not run anything. */
+int zygote_serve(void)
 {
     if (zygote.setup.freeze)
-        pages_freeze(zygote.tid_address); /* and the C library's data of this thread */
+        pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
     zygote.data_bytes = own_data();
-    tell(ZYGOTE_READY, 0, 0, imported);
+    tell(ZYGOTE_READY, 0, 0, zygote.imported);
     for (;;) {
         struct zygote_order order;
         int fds[ZYGOTE_FDS_MAX];
@@ -391,7 +405,8 @@ int zygote_serve(const char *imported, const char *env, size_t env_len)
             if (r < 0)
                 give_up(door, 0, -r, step);
             be_kernel(door);
-            bool same_env = env_len == zygote.env_len && memcmp(env, zygote.words, env_len) == 0;
+            bool same_env = zygote.python_env_len == zygote.env_len &&
+                            memcmp(zygote.python_env, zygote.words, zygote.env_len) == 0;
             return (same_env ? 0 : OTHER_ENVIRONMENT) | (hide_descriptors() ? 0 : NOT_HIDDEN);
         }
         for (int i = 0; i < count; i++)

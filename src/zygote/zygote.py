@@ -15,7 +15,7 @@ TEXT = 243
 OTHER_ENVIRONMENT, NOT_HIDDEN = 1, 2  # what zygote_serve() leaves to do
 
 
-KEPT = []  # see fill_gaps()
+KEPT = []  # what the library refers to; and see fill_gaps()
 FILL_MAX = 64 << 20  # bytes
 
 
@@ -39,7 +39,8 @@ def load_library():
 
     library = ctypes.PyDLL(f"{DIRECTORY}/zygote.so")
     library.zygote_open.restype = ctypes.c_char_p
-    library.zygote_serve.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+    library.zygote_prepare.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+    library.zygote_prepare.restype = None
     library.zygote_environment.restype = ctypes.c_void_p
     library.zygote_environment_size.restype = ctypes.c_size_t
     problem = library.zygote_open()
@@ -120,7 +121,8 @@ def open_files():
 
 
 def be_ready(modules):
-    """Everything that can be done once. Returns the kernel, the library, and words for the log."""
+    """Everything that can be done once. Returns the kernel, the library, and whether it fills the states of
+    generators."""
     import ctypes
     import signal
 
@@ -143,8 +145,10 @@ def be_ready(modules):
         words += "; not there: " + ", ".join(report["missing"])
     if open_files():
         words += "; files left open: " + ", ".join(open_files())
-    KEPT.extend(fill_gaps())
-    return kernel, library, words.encode()[:TEXT], environment, bool(states)
+    told = words.encode()[:TEXT]
+    KEPT.extend((told, environment, *fill_gaps()))
+    library.zygote_prepare(told, environment, len(environment))
+    return kernel, library, bool(states)
 
 
 def find_states(kernel):
@@ -175,11 +179,11 @@ def take_environment(block):
 
 def main():
     try:
-        kernel, library, words, environment, seeded = be_ready(tuple(sys.argv[1:]))
+        kernel, library, seeded = be_ready(tuple(sys.argv[1:]))
     except BaseException as exc:
         tell_unfit(f"{type(exc).__name__}: {exc}")
         return
-    todo = library.zygote_serve(words, environment, len(environment))
+    todo = library.zygote_serve()
     # Whoever comes here is a child, and a guest.
     if todo & OTHER_ENVIRONMENT:
         size = library.zygote_environment_size()

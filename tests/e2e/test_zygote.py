@@ -668,6 +668,87 @@ def test_it_does_without_its_arts(flags):
             assert run.outcome == "ok", run
 
 
+SCRIBBLE = """
+import ctypes, json, string, sys
+text = string.ascii_letters
+at = id(text) + sys.getsizeof("") - 1
+before = text[:3]
+ctypes.memset(at, ord("Z"), 3)
+print(json.dumps([at, before, text[:3]]))
+"""
+
+
+@zygote_only
+def test_what_a_kernel_writes_to_no_other_sees(jar):
+    """They are copies of one file, each its own."""
+    first, second = ask(jar, SCRIBBLE), ask(jar, SCRIBBLE)
+    assert first[0] == second[0]  # the same place: else this would show nothing
+    assert first[1:] == second[1:] == ["abc", "ZZZ"]
+
+
+LINKS_TO_IT = r"""
+import os
+def links_to_it(pid):
+    names = []
+    for line in open(f"/proc/{pid}/maps"):
+        if "memfd:belljar-zygote" in line:
+            begin, _, end = line.split()[0].partition("-")
+            names.append(f"/proc/{pid}/map_files/{int(begin, 16):x}-{int(end, 16):x}")
+    return names
+"""
+OPEN_IT = """
+import json
+results = set()
+for name in links_to_it("self"):
+    try:
+        results.add(os.open(name, os.O_RDONLY) and "open")
+    except OSError as exc:
+        results.add(type(exc).__name__)
+print(json.dumps(sorted(results)))
+"""
+
+
+@zygote_only
+def test_nobody_can_write_to_the_file_that_kernels_are_copies_of(data_jar):
+    if os.geteuid() != 0 or "memory_limit" not in data_jar.enforced():
+        pytest.skip("only root can look at it, and it is only there where memory is limited")
+    assert ask(data_jar, LINKS_TO_IT + OPEN_IT) == ["PermissionError"]
+    (pid,) = zygotes(data_jar)
+    names = {}
+    exec(LINKS_TO_IT, names)
+    fd = os.open(names["links_to_it"](pid)[0], os.O_RDWR)
+    try:
+        with pytest.raises(PermissionError):
+            os.pwrite(fd, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+GROWING = """
+import ctypes, json
+libc = ctypes.CDLL(None)
+trimmed = libc.malloc_trim(0)  # gives pages back that were a zygote's
+block, many = bytearray(b"x" * 1000), []
+for _ in range(16):
+    block += bytes(block)  # by mremap(2), sooner or later
+    many += [len(block)] * 20_000
+libc.malloc_trim(0)
+again = [bytes(n * 100) for n in range(2000)]
+del again[::2]
+libc.malloc_trim(0)
+import decimal, fractions, xml.dom.minidom
+whole = all(set(each) <= {0} for each in again)
+print(json.dumps([len(block), block.count(b"x"), len(many), sum(many[::20_000]), whole]))
+"""
+
+
+def test_its_heap_shrinks_and_grows_like_any_other(jar):
+    size = 1000 << 16
+    assert ask(jar, GROWING) == [size, size, 320_000, 2 * size - 2000, True]
+
+
 GAPS = """
 import sys
 sys.path.insert(0, sys.argv[1])
