@@ -228,7 +228,7 @@ class Channel:
         self.owner = os.getpid()
         self.held = b""  # of requests that have begun to arrive
         self.lock = threading.RLock()
-        self.outgoing = collections.deque()
+        self.outgoing = []
         self.flushing = False
 
     def receive(self):
@@ -272,8 +272,9 @@ class Channel:
 
     def send(self, message, last=0):
         """False when it is too long to send. A child that the guest forked sends nothing."""
+        text = message if type(message) is str else encode_message(message)
         # Half a surrogate pair is no text elsewhere: it becomes a question mark.
-        body = encode_message(message).encode("utf-8", "replace")
+        body = text.encode("utf-8", "replace")
         if len(body) > MAX_REPLY:
             return False
         with self.lock:
@@ -288,7 +289,7 @@ class Channel:
         self.flushing = True
         try:
             while self.outgoing:
-                rest = self.outgoing.popleft()
+                rest = self.outgoing.pop(0)
                 while rest and os.getpid() == self.owner:
                     rest = rest[os.write(self.fd, rest) :]
         finally:
@@ -1329,6 +1330,28 @@ def is_silenced(source, last):
     return line[last.end_col_offset :].lstrip().startswith(b";")
 
 
+def done_message(number, count, **more):
+    """Of a cell that ended well and gave nothing, but for what is said here."""
+    return {
+        "op": "done",
+        "id": number,
+        "status": "ok",
+        "result": None,
+        "error": None,
+        "traceback": [],
+        "exit_code": 0,
+        "count": count,
+        "files": [],
+        "files_counted": True,
+        "notes": [],
+        **more,
+    }
+
+
+# Most are like this, and made in one step.
+QUIET_DONE = encode_message(done_message(-1, -2)).replace("-1", "%d").replace("-2", "%d")
+
+
 def quote(source, name):
     """Tracebacks and warnings quote source through linecache; a cell has no file to read it from."""
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -1356,7 +1379,8 @@ class Kernel:
         self.wishes, self.options = None, OPTIONS  # the last request's, and what they come to
         self.in_order = False  # no guest code has run since put_in_order()
         self.running = False
-        self.shell_source = None  # of a cell that IPython's extensions could hear of,
+        self.listeners = []  # lists of what IPython's extensions want to be told of cells
+        self.shell_source = None  # of a cell that they could hear of,
         self.shell_result = None  # and if they did: what they were given
         self.inline = None  # %config InlineBackend
         self.figure_size = None  # as last wished
@@ -1457,22 +1481,25 @@ class Kernel:
                 )
         if run.options["mapped"] and "mmap" in sys.modules:
             touch_mapped(self.workspace.root)
-        done = {
-            "op": "done",
-            "id": run.id,
-            "status": status,
-            "result": result,
-            "error": error,
-            "traceback": lines,
-            "exit_code": exit_code,
-            "count": count,
-            "files": files,
-            "files_counted": counted,
-            "notes": notes,
-        }
+        told = {}
         if request.get("want_state"):
-            done["state"], done["state_skipped"] = self.get_state(run.options["max_state"])
-        return done
+            told["state"], told["state_skipped"] = self.get_state(run.options["max_state"])
+        if status == "ok" and result is None and counted and not (files or notes or told):
+            if type(run.id) is int:
+                return QUIET_DONE % (run.id, count)
+        return done_message(
+            run.id,
+            count,
+            status=status,
+            result=result,
+            error=error,
+            traceback=lines,
+            exit_code=exit_code,
+            files=files,
+            files_counted=counted,
+            notes=notes,
+            **told,
+        )
 
     def put_in_order(self):
         """What a run may have left in disorder. Done when it has been answered, so that nobody waits for it."""
@@ -1515,7 +1542,7 @@ class Kernel:
         """The last that may run guest code: figures, and streams that the guest made."""
         self.show_figures()
         source, self.shell_source = self.shell_source, None
-        if source is not None and any(self.shell.events.callbacks.values()):
+        if source is not None and any(self.listeners):
             self.shell_result = self.shell_result or self.make_result(source)
             self.shell.events.trigger("post_execute")
             self.shell.events.trigger("post_run_cell", self.shell_result)
@@ -1607,7 +1634,7 @@ class Kernel:
 
     def compile_call(self, source, name):
         """The code of a cell that is one call on one line; None if it is not, or IPython has a say."""
-        if not is_one_call(source) or (self.shell is not None and self.shell_listens()):
+        if not is_one_call(source) or any(self.listeners):
             return None
         try:
             code = compile(source, name, "eval", self.flags | AWAIT, True)
@@ -1827,7 +1854,7 @@ class Kernel:
         """What IPython's extensions (%autoreload …) wait for before a cell."""
         shell = self.shell
         self.shell_source = source
-        if any(shell.events.callbacks.values()):
+        if any(self.listeners):
             self.shell_result = self.make_result(source)
             shell.events.trigger("pre_execute")
             shell.events.trigger("pre_run_cell", self.shell_result.info)
@@ -1838,14 +1865,6 @@ class Kernel:
         from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
 
         return ExecutionResult(ExecutionInfo(source, True, False, True, None))
-
-    def shell_listens(self):
-        """Is there anything in tell_shell() to do?"""
-        # The traits not by their names: IPython looks those up by way of many functions, in each run.
-        shell = vars(self.shell)
-        return any(shell["events"].callbacks.values()) or shell["_trait_values"].get(
-            "ast_transformers"
-        )
 
     # -- packages --
 
@@ -1997,19 +2016,15 @@ class Kernel:
             if handler is not self.HANDLERS["execute"]:
                 return {"op": "error", "id": request.get("id"), "message": text}
             # The guest broke what we need to make the report, or we did.
-            return {
-                "op": "done",
-                "id": request.get("id"),
-                "status": "error",
-                "result": None,
-                "error": {"name": "KernelError", "value": f"the run could not be reported: {text}"},
-                "traceback": [],
-                "exit_code": 1,
-                "count": self.count,
-                "files": [],
-                "files_counted": False,
-                "notes": [],
-            }
+            why = f"the run could not be reported: {text}"
+            return done_message(
+                request.get("id"),
+                self.count,
+                status="error",
+                error={"name": "KernelError", "value": why},
+                exit_code=1,
+                files_counted=False,
+            )
 
     # -- a life --
 
@@ -2051,14 +2066,14 @@ class Kernel:
         if reply is None:
             return
         send = self.channel.send
-        last = LAST if reply["op"] == "done" else 0
+        last = LAST if type(reply) is str or reply["op"] == "done" else 0
         if not send(reply, last):
             # Only a result can be that long: less of it.
             reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last:
+        if last and self.count > 2:  # many a kernel runs one cell: then it would be for nothing
             try:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
@@ -2305,8 +2320,10 @@ def make_shell(kernel):
     atexit.unregister(shell.atexit_operations)
     # What IPython itself wants to be told of each cell is for parts that we have replaced: Publisher,
     # and begin_run() for warnings. Only others are worth the trouble.
-    for callbacks in shell.events.callbacks.values():
-        callbacks.clear()
+    for name in shell.events.callbacks:
+        shell.events.callbacks[name] = []
+    kernel.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
+    shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
     for name in ("pip", "uv"):
@@ -2367,6 +2384,7 @@ WARM_UP_ONCE = (
 WARM_ROUNDS = 40
 
 KERNEL = Kernel()
+MAIN_THREAD = threading.main_thread()
 NUMPY_STATE = None  # address of the state of numpy's legacy generator
 
 
@@ -2437,6 +2455,8 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None  # each child makes its own
     KERNEL.stand_by(workspace)
     warm_up_service()
     KERNEL.connect(HIDDEN[:3], HIDDEN[3])
@@ -2492,7 +2512,9 @@ def warm_up_service():
 
     server, ours = socket.socketpair()
     request = {"op": "execute", "id": 1, "code": "print(1)", "paths": []}
-    request["options"] = {"strip": True, "plain": "repr", "max_state": OPTIONS["max_state"]}
+    # Those that a server sends unless it is told otherwise.
+    names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
+    request["options"] = {name: OPTIONS[name] for name in names}
     body = encode_message(request).encode()
     with server, ours, Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]
@@ -2506,7 +2528,7 @@ def warm_up_service():
             server.recv(1 << 16)
         for fd in spare:
             os.close(fd)
-    signal.signal(SIGINT, signal.default_int_handler)
+    lower_signal.pthread_sigmask(SIG_BLOCK, (SIGINT,))  # Interrupts.listen() lets it in
     KERNEL.workspace = Workspace(KERNEL.workspace.root)  # a child has another there
     forget_warm_up()
 
@@ -2542,16 +2564,14 @@ def seed_generators():
 
 
 def after_fork(seeded=False):
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    """Make a zygote's child an individual: random numbers, keys, thread ids."""
     if not seeded:
         seed_generators()
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        tempfile._name_sequence = None
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
-    threading.main_thread()._set_native_id()
+    # As its _set_native_id() does it, which is code that nobody else runs.
+    MAIN_THREAD._native_id = threading.get_native_id()
     if KERNEL.channel is not None:
         KERNEL.channel.owner = os.getpid()
     gc.enable()
