@@ -106,6 +106,7 @@ encode_message = make_encoder()
 
 PROTOCOL = 1
 MAX_REQUEST = 64 << 20
+READ_AHEAD = 4000  # bytes: most requests are shorter, and take one read
 LAST = 1 << 31  # in the length of a message: the last of a cell
 MAX_REPLY = 16 << 20
 KERNEL_FILE = __file__
@@ -158,6 +159,7 @@ class Interrupts:
         self.pending = False  # came for a run whose code could not be reached yet
         self.raised = False  # in this run
         self.meant_for_a_run = lambda: False
+        self.handler = self.handle
 
     def handle(self, _signum, frame):
         sending = False
@@ -182,8 +184,8 @@ class Interrupts:
     def listen(self):
         """Make SIGINT ours again, whatever the last cell did to it."""
         # The module below the signal module: it makes no enumerations, and this is done in each run.
-        if lower_signal.getsignal(SIGINT) != self.handle:
-            lower_signal.signal(SIGINT, self.handle)
+        if lower_signal.getsignal(SIGINT) is not self.handler:
+            lower_signal.signal(SIGINT, self.handler)
         lower_signal.pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
 
@@ -224,35 +226,41 @@ class Channel:
     def __init__(self, fd):
         self.fd = fd
         self.owner = os.getpid()
-        self.partial = False  # a request has begun to arrive
+        self.held = b""  # of requests that have begun to arrive
         self.lock = threading.RLock()
-        self.outgoing = collections.deque()
+        self.outgoing = []
         self.flushing = False
 
     def receive(self):
         """The next request; None at the end of the stream."""
-        head = self.read_exactly(4)
-        size = int.from_bytes(head, "little")
-        if len(head) < 4 or size > MAX_REQUEST:
-            return None
-        body = self.read_exactly(size)
-        self.partial = False
-        return decode_message(body) if len(body) == size else None
+        if not self.held:
+            self.held = os.read(self.fd, READ_AHEAD)
+        size = int.from_bytes(self.held[:4], "little")
+        if len(self.held) != 4 + size:  # a part of it, or more than one
+            if not self.hold(4):
+                return None
+            size = int.from_bytes(self.held[:4], "little")
+            if size > MAX_REQUEST or not self.hold(4 + size):
+                return None
+        body, self.held = self.held[4 : 4 + size], self.held[4 + size :]
+        return decode_message(body)
 
-    def read_exactly(self, size):
-        chunks = []
-        while size:
-            chunk = os.read(self.fd, min(size, 1 << 20))
-            if not chunk:
-                break
-            self.partial = True
-            chunks.append(chunk)
-            size -= len(chunk)
-        return b"".join(chunks)
+    def hold(self, size):
+        """Have so many bytes; False if the stream ends before."""
+        chunks, missing = [self.held], size - len(self.held)
+        while missing > 0:
+            self.held = os.read(self.fd, min(max(missing, READ_AHEAD), 1 << 20))
+            if not self.held:
+                return False
+            chunks.append(self.held)
+            missing -= len(self.held)
+        self.held = b"".join(chunks)
+        return True
 
     def receive_whole(self):
         """receive(), but an interrupt comes before it or after it, not in the middle."""
-        select.select([self.fd], [], [])
+        if not self.held:
+            select.select([self.fd], [], [])
         lower_signal.pthread_sigmask(SIG_BLOCK, (SIGINT,))
         try:
             return self.receive()
@@ -260,12 +268,13 @@ class Channel:
             lower_signal.pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
     def request_waits(self):
-        return self.partial or bool(select.select([self.fd], [], [], 0)[0])
+        return bool(self.held or select.select([self.fd], [], [], 0)[0])
 
     def send(self, message, last=0):
         """False when it is too long to send. A child that the guest forked sends nothing."""
+        text = message if type(message) is str else encode_message(message)
         # Half a surrogate pair is no text elsewhere: it becomes a question mark.
-        body = encode_message(message).encode("utf-8", "replace")
+        body = text.encode("utf-8", "replace")
         if len(body) > MAX_REPLY:
             return False
         with self.lock:
@@ -280,7 +289,7 @@ class Channel:
         self.flushing = True
         try:
             while self.outgoing:
-                rest = memoryview(self.outgoing.popleft())
+                rest = self.outgoing.pop(0)
                 while rest and os.getpid() == self.owner:
                     rest = rest[os.write(self.fd, rest) :]
         finally:
@@ -295,34 +304,13 @@ class Streams:
 
     def __init__(self):
         self.stdin = self.stdout = self.stderr = None
-        self.spare = []
-        self.identity = None
-
-    def connect(self, spare):
-        """Whatever the guest does to 0, 1 and 2, these know where they led."""
-        self.spare = spare
-        self.identity = None
-
-    @staticmethod
-    def identify(fd):
-        status = os.fstat(fd)
-        return status.st_dev, status.st_ino
+        self.spare = []  # whatever the guest does to 0, 1 and 2, these know where they led
 
     def restore_descriptors(self):
-        try:
-            if self.identity is None:
-                self.identity = [self.identify(fd) for fd in self.spare]
-        except OSError:  # the guest has closed them
-            return
-        for fd in range(3):
+        for fd, spare in enumerate(self.spare):
             try:
-                if self.identify(fd) == self.identity[fd]:
-                    continue
-            except OSError:
-                pass
-            try:
-                os.dup2(self.spare[fd], fd, True)
-            except OSError:
+                os.dup2(spare, fd)
+            except OSError:  # the guest has closed it
                 pass
 
     def restore(self):
@@ -347,13 +335,14 @@ class Streams:
 
     def flush_theirs(self):
         """Flush what the guest put in place of our streams: it may keep text of its own."""
-        for name in ("stdout", "stderr"):
-            stream = getattr(sys, name, None)
-            if stream is not getattr(self, name):
-                try:
-                    stream.flush()
-                except Exception:
-                    pass
+        out, err = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+        if out is self.stdout and err is self.stderr:
+            return
+        for stream in (out, err):
+            try:
+                stream.flush()
+            except Exception:
+                pass
 
     def flush(self):
         for stream in (self.stdout, self.stderr):
@@ -390,9 +379,11 @@ class Children:
     """
 
     GRACE = 0.1  # seconds
+    UNKNOWN = 16  # runs, after which there may be children that nobody has noted
 
     def __init__(self):
         self.some = False  # there are or may be children, ended or not
+        self.runs = 0  # since the last look
         self.own = set()
         self.seen = {}  # number of an ended one: since when
 
@@ -443,9 +434,14 @@ class Children:
             os.waitpid(shell, 0)
             raise
 
+    def after_run(self):
+        self.runs += 1
+        if self.some or self.runs >= self.UNKNOWN:
+            self.reap()
+
     def reap(self):
         try:
-            self.some = True
+            self.some, self.runs = True, 0
             if not has_ended(os.P_ALL, 0):
                 return
             children = set()
@@ -1063,16 +1059,16 @@ def cut(text, limit):
 class Run:
     """One run's options, and what it has shown so far."""
 
-    def __init__(self, number=0, options=None):
+    def __init__(self, number=0, options=OPTIONS):
         self.id = number
-        self.options = dict(OPTIONS)
-        for name in options or ():
-            if name in OPTIONS:
-                self.options[name] = options[name]
+        self.options = options
         self.displays = 0
         self.images = 0
-        self.left_out = collections.defaultdict(int)
+        self.left_out = {}  # what: how many
         self.shown_figures = {}  # id of a figure: its image, as displayed by the guest
+
+    def leave_out(self, what):
+        self.left_out[what] = self.left_out.get(what, 0) + 1
 
     def fit(self, data):
         """A bundle as it is sent, within the limits of this run."""
@@ -1086,14 +1082,14 @@ class Run:
                 text = cut(text, self.options["max_repr"])
             elif mime.startswith("image/") and mime != "image/svg+xml":
                 if self.images >= self.options["max_images"]:
-                    self.left_out["images beyond max_images"] += 1
+                    self.leave_out("images beyond max_images")
                     continue
                 if len(text) > self.options["max_image_bytes"] * 4 // 3 + 4:
-                    self.left_out["images larger than max_image_bytes"] += 1
+                    self.leave_out("images larger than max_image_bytes")
                     continue
                 self.images += 1
             elif len(text) > self.options["max_data_bytes"]:
-                self.left_out[f"{mime} larger than max_data_bytes"] += 1
+                self.leave_out(f"{mime} larger than max_data_bytes")
                 continue
             fitting[mime] = text
         return fitting
@@ -1205,16 +1201,19 @@ class Workspace:
         self.root = root
         self.known = {}  # path: what it was like
         self.entries = 0
-        self.empty = None  # its change time, if that says that nothing has come since
+        self.changed = None  # when something last came or went
+        self.empty = None  # the same, if that says that nothing has come since
 
     def begin(self, max_entries):
-        if self.entries <= self.SMALL:
+        if self.entries <= self.SMALL and not self.is_still_empty():
             self.walk(max_entries)
         # The clock of the file system, which lags behind the precise one.
         self.start = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
 
     def end(self, max_entries, max_files):
         """(files, whether all were looked at, how many are not in the list)"""
+        if self.is_still_empty():
+            return [], True, 0
         known = self.known
         seen, complete = self.walk(max_entries)
         changed = [
@@ -1229,9 +1228,10 @@ class Workspace:
         return files, complete, len(changed) - len(files)
 
     def walk(self, max_entries):
-        changed = self.changed()
-        if changed is not None and changed == self.empty:
-            return [], True
+        changed = self.changed
+        # Another change could bear the same time, for a while.
+        if changed and changed >= time.clock_gettime_ns(CLOCK_REALTIME_COARSE) - self.TICK:
+            changed = None
         if self.entries == 0 and self.is_empty():
             self.known, self.empty = {}, changed
             return [], True
@@ -1265,14 +1265,13 @@ class Workspace:
         finally:
             entries.close()
 
-    def changed(self):
-        """When something last came or went; None if another change could bear the same time."""
+    def is_still_empty(self):
+        """Has nothing come since it was seen to be? A look that comes before each walk, and in each run."""
         try:
-            changed = os.stat(self.root).st_ctime_ns
+            self.changed = os.stat(self.root).st_ctime_ns
         except OSError:
-            return None
-        now = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
-        return changed if changed < now - self.TICK else None
+            self.changed = None
+        return self.changed == self.empty and self.empty is not None
 
     @staticmethod
     def note(entry, prefix, seen, directories):
@@ -1314,7 +1313,7 @@ AUTOMAGIC = re.compile(
 )
 
 # Most likely one call: then there is no need to look at its tree.
-ONE_CALL = re.compile(r"[A-Za-z_][\w.]*\([^\n;]*\)\Z")
+is_one_call = re.compile(r"[A-Za-z_][\w.]*\([^\n;]*\)\s*\Z").match
 
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUTURE = 0
@@ -1329,6 +1328,33 @@ def is_silenced(source, last):
         return False
     line = source.splitlines()[last.end_lineno - 1].encode("utf-8", "surrogatepass")
     return line[last.end_col_offset :].lstrip().startswith(b";")
+
+
+def done_message(number, count, **more):
+    """Of a cell that ended well and gave nothing, but for what is said here."""
+    return {
+        "op": "done",
+        "id": number,
+        "status": "ok",
+        "result": None,
+        "error": None,
+        "traceback": [],
+        "exit_code": 0,
+        "count": count,
+        "files": [],
+        "files_counted": True,
+        "notes": [],
+        **more,
+    }
+
+
+# Most are like this, and made in one step.
+QUIET_DONE = encode_message(done_message(-1, -2)).replace("-1", "%d").replace("-2", "%d")
+
+
+def quote(source, name):
+    """Tracebacks and warnings quote source through linecache; a cell has no file to read it from."""
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
 
 
 class Kernel:
@@ -1350,8 +1376,11 @@ class Kernel:
         self.guest_builtins = {}
         self.modules = {}
         self.run = Run()
+        self.wishes, self.options = None, OPTIONS  # the last request's, and what they come to
+        self.in_order = False  # no guest code has run since put_in_order()
         self.running = False
-        self.shell_source = None  # of a cell that IPython's extensions could hear of,
+        self.listeners = []  # lists of what IPython's extensions want to be told of cells
+        self.shell_source = None  # of a cell that they could hear of,
         self.shell_result = None  # and if they did: what they were given
         self.inline = None  # %config InlineBackend
         self.figure_size = None  # as last wished
@@ -1394,18 +1423,25 @@ class Kernel:
 
     def execute(self, request):
         """Handle "execute". Whatever the cell does is a reply; nothing escapes."""
-        self.run = run = Run(request.get("id"), request.get("options"))
+        wishes = request.get("options")
+        if wishes != self.wishes:
+            known = {name: wishes[name] for name in wishes or () if name in OPTIONS}
+            self.wishes, self.options = wishes, {**OPTIONS, **known}
+        self.run = run = Run(request.get("id"), self.options)
         count = self.count
-        self.use_paths(request.get("paths", ()))
         self.begin_run(run)
-        refused = self.set_state(request.get("state") or {})
+        paths, state, refused = request.get("paths"), request.get("state"), ()
+        if paths:
+            self.use_paths(paths)
+        if state:
+            refused = self.set_state(state)
         status, error, lines, exit_code, result = "ok", None, [], 0, None
         failed = None
         try:
             result = call_guest(self.run_cell, request["code"], run)
         except BaseException as exc:
             failed = exc
-        if os.getpid() != self.channel_owner():
+        if self.is_child():
             self.leave_child(failed)
         try:
             call_guest(self.finish_run)
@@ -1427,7 +1463,7 @@ class Kernel:
             linecache.clearcache()
             self.reset()
 
-        notes = run.notes()
+        notes = run.notes() if run.left_out else []
         if refused:
             names = ", ".join(cut(repr(name), 100) for name in refused[:20])
             notes.append(f"state: no names for variables, left out: {names}")
@@ -1445,40 +1481,51 @@ class Kernel:
                 )
         if run.options["mapped"] and "mmap" in sys.modules:
             touch_mapped(self.workspace.root)
-        done = {
-            "op": "done",
-            "id": run.id,
-            "status": status,
-            "result": result,
-            "error": error,
-            "traceback": lines,
-            "exit_code": exit_code,
-            "count": count,
-            "files": files,
-            "files_counted": counted,
-            "notes": notes,
-        }
+        told = {}
         if request.get("want_state"):
-            done["state"], done["state_skipped"] = self.get_state(run.options["max_state"])
-        return done
+            told["state"], told["state_skipped"] = self.get_state(run.options["max_state"])
+        if status == "ok" and result is None and counted and not (files or notes or told):
+            if type(run.id) is int:
+                return QUIET_DONE % (run.id, count)
+        return done_message(
+            run.id,
+            count,
+            status=status,
+            result=result,
+            error=error,
+            traceback=lines,
+            exit_code=exit_code,
+            files=files,
+            files_counted=counted,
+            notes=notes,
+            **told,
+        )
 
-    def begin_run(self, run):
-        """Put in order what the last run may have left in disorder."""
-        if self.children.some:
-            self.children.reap()
+    def put_in_order(self):
+        """What a run may have left in disorder. Done when it has been answered, so that nobody waits for it."""
+        self.children.after_run()
         self.streams.restore()
-        self.interrupts.raised = False
         self.interrupts.listen()
         self.restore_modules()
         self.namespace["__builtins__"] = builtins
         # A warning is shown once in a run, not once in a session.
         forget_warnings()
         self.namespace.pop("__warningregistry__", None)
-        if run.options["files"]:
-            self.workspace.begin(run.options["max_entries"])
-        if self.inline is not None and has_wishes(self.inline):
-            self.inline.apply(run.options)
-        if "matplotlib.pyplot" in sys.modules:
+        self.in_order = True
+
+    def begin_run(self, run):
+        if not self.in_order:
+            self.put_in_order()
+        self.in_order = False
+        if self.children.some:
+            self.children.reap()
+        self.interrupts.raised = False
+        options = run.options
+        if options["files"]:
+            self.workspace.begin(options["max_entries"])
+        if self.inline is not None and self.inline.wishes:
+            run.options = self.inline.apply(options)
+        if options["figure_size"] and "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
         self.running = True
         if self.guest_builtins:
@@ -1495,7 +1542,7 @@ class Kernel:
         """The last that may run guest code: figures, and streams that the guest made."""
         self.show_figures()
         source, self.shell_source = self.shell_source, None
-        if source is not None and any(self.shell.events.callbacks.values()):
+        if source is not None and any(self.listeners):
             self.shell_result = self.shell_result or self.make_result(source)
             self.shell.events.trigger("post_execute")
             self.shell.events.trigger("post_run_cell", self.shell_result)
@@ -1536,8 +1583,9 @@ class Kernel:
             return "interrupted", 130
         return "error", 1
 
-    def channel_owner(self):
-        return self.channel.owner if self.channel else os.getpid()
+    def is_child(self):
+        """Is this a process that the guest has forked?"""
+        return self.channel is not None and os.getpid() != self.channel.owner
 
     def leave_child(self, exc):
         """The guest forked, and this is the child at the end of the cell: it ends as a script would."""
@@ -1554,21 +1602,26 @@ class Kernel:
 
     def run_cell(self, source, run):
         """Run a cell; the bundle of its last expression, if it has one that says something."""
-        if not source.strip():
+        if not source or source.isspace():
             return None
-        self.interrupts.check()
+        if self.interrupts.pending:
+            self.interrupts.check()
         name, number = f"<cell {self.count}>", self.count
+        quote(source, name)
         code = None
         try:
             last = self.compile_call(source, name)
             if last is None:
                 source, tree = self.parse(source, name)
         finally:
-            self.store_input(source, name)
+            self.store_input(source)
             self.count += 1
         if last is None:
             code, last = self.compile_tree(source, tree, name)
-        value = self.run_codes([part for part in (code, last) if part is not None])
+        if code is None and last is not None and not last.co_flags & CO_COROUTINE:
+            value = eval(last, self.namespace)
+        else:
+            value = self.run_codes([part for part in (code, last) if part is not None])
         if last is None or value is None:
             return None
         try:
@@ -1581,9 +1634,8 @@ class Kernel:
 
     def compile_call(self, source, name):
         """The code of a cell that is one call on one line; None if it is not, or IPython has a say."""
-        if not ONE_CALL.match(source) or (self.shell is not None and self.shell_listens()):
+        if not is_one_call(source) or any(self.listeners):
             return None
-        linecache.cache[name] = (len(source), None, [source], name)  # warnings quote it
         try:
             code = compile(source, name, "eval", self.flags | AWAIT, True)
         except SyntaxError:
@@ -1667,6 +1719,7 @@ class Kernel:
 
     def parse_with_shell(self, source, name):
         source = self.get_ipython().transform_cell(source)
+        quote(source, name)
         return source, self.parse_python(source, name)
 
     def is_automagic(self, source):
@@ -1675,9 +1728,7 @@ class Kernel:
             return False
         return self.get_ipython() is not None
 
-    def store_input(self, source, name):
-        # Tracebacks quote source through linecache; a cell has no file to read it from.
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    def store_input(self, source):
         namespace = self.namespace
         namespace["_iii"] = namespace.get("_ii", "")
         namespace["_ii"] = namespace.get("_i", "")
@@ -1729,7 +1780,7 @@ class Kernel:
             return
         run.displays += 1
         if run.displays > run.options["max_displays"]:
-            run.left_out["displays beyond max_displays"] += 1
+            run.leave_out("displays beyond max_displays")
             return
         fitting = run.fit(data)
         if fitting and self.channel is not None:
@@ -1737,7 +1788,7 @@ class Kernel:
             metadata = json.loads(json.dumps(metadata or {}, default=str))
             message = {"op": "display", "id": run.id, "data": fitting, "metadata": metadata}
             if not self.channel.send(message):
-                run.left_out["displays too large to send"] += 1
+                run.leave_out("displays too large to send")
         self.interrupts.check()
 
     def print_display(self, data):
@@ -1759,7 +1810,7 @@ class Kernel:
         try:
             for figure in figures:
                 if run.images >= run.options["max_images"]:
-                    run.left_out["images beyond max_images"] += 1
+                    run.leave_out("images beyond max_images")
                     continue
                 image = render_figure(figure, run.options)
                 if image is None or run.shown_figures.get(id(figure)) == image[1]:
@@ -1803,27 +1854,17 @@ class Kernel:
         """What IPython's extensions (%autoreload …) wait for before a cell."""
         shell = self.shell
         self.shell_source = source
-        if any(shell.events.callbacks.values()):
+        if any(self.listeners):
             self.shell_result = self.make_result(source)
             shell.events.trigger("pre_execute")
             shell.events.trigger("pre_run_cell", self.shell_result.info)
-        return shell.transform_ast(tree) if self.shell_transformers() else tree
+        return shell.transform_ast(tree) if shell.ast_transformers else tree
 
     @staticmethod
     def make_result(source):
         from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
 
         return ExecutionResult(ExecutionInfo(source, True, False, True, None))
-
-    def shell_transformers(self):
-        # Not by its name: IPython looks that up by way of many functions, in each run.
-        values = vars(self.shell).get("_trait_values", {})
-        known = "ast_transformers" in values
-        return values["ast_transformers"] if known else self.shell.ast_transformers
-
-    def shell_listens(self):
-        """Is there anything in tell_shell() to do?"""
-        return any(self.shell.events.callbacks.values()) or bool(self.shell_transformers())
 
     # -- packages --
 
@@ -1852,7 +1893,7 @@ class Kernel:
         if not names:
             print("ERROR: name at least one package to install", file=sys.stderr)
             return 1
-        own = os.getpid() == self.channel_owner() and self.channel is not None
+        own = self.channel is not None and not self.is_child()
         if not (own and self.running and threading.current_thread() is threading.main_thread()):
             print("ERROR: packages are installed by the main thread of a cell", file=sys.stderr)
             return 1
@@ -1975,19 +2016,15 @@ class Kernel:
             if handler is not self.HANDLERS["execute"]:
                 return {"op": "error", "id": request.get("id"), "message": text}
             # The guest broke what we need to make the report, or we did.
-            return {
-                "op": "done",
-                "id": request.get("id"),
-                "status": "error",
-                "result": None,
-                "error": {"name": "KernelError", "value": f"the run could not be reported: {text}"},
-                "traceback": [],
-                "exit_code": 1,
-                "count": self.count,
-                "files": [],
-                "files_counted": False,
-                "notes": [],
-            }
+            why = f"the run could not be reported: {text}"
+            return done_message(
+                request.get("id"),
+                self.count,
+                status="error",
+                error={"name": "KernelError", "value": why},
+                exit_code=1,
+                files_counted=False,
+            )
 
     # -- a life --
 
@@ -2006,12 +2043,12 @@ class Kernel:
 
     def connect(self, spare, fd):
         """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
-        self.streams.connect(spare)
+        self.streams.spare = spare
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
     def close_in_child(self):
-        if self.channel is not None and os.getpid() != self.channel.owner:
+        if self.is_child():
             try:
                 os.close(self.channel.fd)
             except OSError:
@@ -2029,15 +2066,18 @@ class Kernel:
         if reply is None:
             return
         send = self.channel.send
-        last = LAST if reply["op"] == "done" else 0
+        last = LAST if type(reply) is str or reply["op"] == "done" else 0
         if not send(reply, last):
             # Only a result can be that long: less of it.
             reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last:  # nobody waits for this
-            self.children.reap()
+        if last and self.count > 2:  # many a kernel runs one cell: then it would be for nothing
+            try:
+                self.put_in_order()
+            except Exception:  # the guest has broken what we need: the next run will say so
+                pass
 
 
 # ---- variables as JSON --------------------------------------------------------------------------
@@ -2116,12 +2156,14 @@ class Room:
         return False
 
 
+FILTERS_MUTATED = getattr(warnings, "_filters_mutated", None) or getattr(
+    warnings, "_filters_mutated_lock_held", None
+)
+
+
 def forget_warnings():
-    mutated = getattr(warnings, "_filters_mutated", None) or getattr(
-        warnings, "_filters_mutated_lock_held", None
-    )
     try:
-        mutated()
+        FILTERS_MUTATED()
     except Exception:  # no such thing any more: then once in a session
         pass
 
@@ -2162,7 +2204,7 @@ def make_shell(kernel):
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.formatters import DisplayFormatter
     from IPython.core.interactiveshell import InteractiveShell
-    from traitlets import Bool, Dict, Set, Unicode
+    from traitlets import Bool, Dict, Set, Unicode, observe
     from traitlets.config import Config, SingletonConfigurable
 
     class Publisher(DisplayPublisher):
@@ -2191,14 +2233,19 @@ def make_shell(kernel):
         print_figure_kwargs = Dict().tag(config=True)
         rc = Dict().tag(config=True)
         close_figures = Bool(True).tag(config=True)
+        wishes = False  # about the format; asked in each run, so not a trait
+
+        @observe("figure_format", "figure_formats")
+        def note(self, _change):
+            self.wishes = bool(self.figure_format or self.figure_formats)
 
         def apply(self, options):
             wanted = {self.figure_format, *self.figure_formats}
-            if wanted & {"retina", "png2x"}:
-                options["figure_scale"] = 2
-            options["figure_format"] = (
-                wanted & {"svg", "jpeg"} or {options["figure_format"]}
-            ).pop()
+            return {
+                **options,
+                "figure_scale": 2 if wanted & {"retina", "png2x"} else options["figure_scale"],
+                "figure_format": (wanted & {"svg", "jpeg"} or {options["figure_format"]}).pop(),
+            }
 
     class Shell(InteractiveShell):
         displayhook_class = Hook
@@ -2273,8 +2320,10 @@ def make_shell(kernel):
     atexit.unregister(shell.atexit_operations)
     # What IPython itself wants to be told of each cell is for parts that we have replaced: Publisher,
     # and begin_run() for warnings. Only others are worth the trouble.
-    for callbacks in shell.events.callbacks.values():
-        callbacks.clear()
+    for name in shell.events.callbacks:
+        shell.events.callbacks[name] = []
+    kernel.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
+    shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
     for name in ("pip", "uv"):
@@ -2292,13 +2341,6 @@ def make_shell(kernel):
     builtins.display = display
     remember_builtins()
     return shell
-
-
-def has_wishes(inline):
-    """Has the guest said anything about the format of figures?"""
-    # Not by their names, as in tell_shell().
-    values = vars(inline).get("_trait_values", {})
-    return bool(values.get("figure_format") or values.get("figure_formats"))
 
 
 def page(shell, data, start=0, screen_lines=0, pager_cmd=None):
@@ -2342,6 +2384,7 @@ WARM_UP_ONCE = (
 WARM_ROUNDS = 40
 
 KERNEL = Kernel()
+MAIN_THREAD = threading.main_thread()
 NUMPY_STATE = None  # address of the state of numpy's legacy generator
 
 
@@ -2412,6 +2455,8 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     mime_of("a.csv")
     warm_up(set(imported))
     locate_numpy_state()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None  # each child makes its own
     KERNEL.stand_by(workspace)
     warm_up_service()
     KERNEL.connect(HIDDEN[:3], HIDDEN[3])
@@ -2436,7 +2481,7 @@ def warm_up(imported):
     """Run common cells, so that a child finds their code paths specialised and their caches full."""
     directory = os.getcwd()
     with Silence(KERNEL.streams):
-        KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
+        KERNEL.streams.spare = [hide_descriptor(fd) for fd in range(3)]
         for code in WARM_UP * WARM_ROUNDS:
             KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
         for code in WARM_UP_ONCE:
@@ -2467,7 +2512,9 @@ def warm_up_service():
 
     server, ours = socket.socketpair()
     request = {"op": "execute", "id": 1, "code": "print(1)", "paths": []}
-    request["options"] = {"strip": True, "plain": "repr", "max_state": OPTIONS["max_state"]}
+    # Those that a server sends unless it is told otherwise.
+    names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
+    request["options"] = {name: OPTIONS[name] for name in names}
     body = encode_message(request).encode()
     with server, ours, Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]
@@ -2481,7 +2528,7 @@ def warm_up_service():
             server.recv(1 << 16)
         for fd in spare:
             os.close(fd)
-    signal.signal(SIGINT, signal.default_int_handler)
+    lower_signal.pthread_sigmask(SIG_BLOCK, (SIGINT,))  # Interrupts.listen() lets it in
     KERNEL.workspace = Workspace(KERNEL.workspace.root)  # a child has another there
     forget_warm_up()
 
@@ -2517,16 +2564,14 @@ def seed_generators():
 
 
 def after_fork(seeded=False):
-    """Make a zygote's child an individual: random numbers, thread ids, temporary names."""
+    """Make a zygote's child an individual: random numbers, keys, thread ids."""
     if not seeded:
         seed_generators()
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        tempfile._name_sequence = None
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
-    threading.main_thread()._set_native_id()
+    # As its _set_native_id() does it, which is code that nobody else runs.
+    MAIN_THREAD._native_id = threading.get_native_id()
     if KERNEL.channel is not None:
         KERNEL.channel.owner = os.getpid()
     gc.enable()
