@@ -65,6 +65,7 @@ struct native {
     char instance[65];
     uv_loop_t *loop;
     uv_poll_t *poll; /* freed by its close callback */
+    int events;      /* that it watches for */
     struct broker *broker;
     struct timer *tell_dead;
     bool network; /* as options.network was */
@@ -98,9 +99,11 @@ static void send_queued(struct native *native)
         list_remove(&request->link);
         free(request); /* any other failure is seen as the end of the socket */
     }
-    if (!native->lost)
-        (void)uv_poll_start(
-            native->poll, UV_READABLE | (list_empty(&native->requests) ? 0 : UV_WRITABLE), on_wire);
+    int events = UV_READABLE | (list_empty(&native->requests) ? 0 : UV_WRITABLE);
+    if (native->lost || events == native->events)
+        return; /* each change is a system call or two */
+    native->events = events;
+    (void)uv_poll_start(native->poll, events, on_wire);
 }
 
 static void ask(struct native *native, enum wire_request_kind kind, unsigned slot,
@@ -380,7 +383,9 @@ static void on_lost(struct native *native)
 static void on_wire(uv_poll_t *poll, int status, int events)
 {
     struct native *native = poll->data;
-    (void)status, (void)events; /* receive() and send_queued() find out themselves */
+    (void)events; /* receive() and send_queued() find out themselves */
+    if (status < 0)
+        native->events = 0; /* libuv has stopped it */
     struct wire_event event;
     int fd, r = 0;
     /* Bounded, so that clients get their turn; no handle is closed by a callback but in close(). */
