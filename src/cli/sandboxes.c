@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -410,11 +411,22 @@ static void say_what_is_missing(const struct engine *engine)
     }
 }
 
+/* A session with Python has some six of them, and the customary limit is 1,024. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files); /* or as many sessions as there is room for */
+}
+
 int sandboxes_open(struct sandboxes *ret, uv_loop_t *loop, const struct config *config, bool strict,
                    struct err *err)
 {
     *ret = (struct sandboxes){ 0 };
     (void)signal(SIGPIPE, SIG_IGN); /* an agent that died is an error of a write, not our end */
+    raise_file_limit();
     struct store *store = NULL;
     int r = read_guest_options(&ret->guest, config, config->profile, err);
     if (r == 0)

@@ -925,12 +925,18 @@ static void test_an_agent_that_lies_is_not_believed(void **state)
 
 /*** the door ***/
 
+/* Nobody has the other ends but us. */
 static void start_joined(struct box *box)
 {
     static const char *const argv[] = { "python3", NULL };
-    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = true };
+    static struct link_pipes theirs = LINK_PIPES_NONE;
+    struct link_pipes ours;
+    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = &ours };
     struct err err;
     forget();
+    link_pipes_close(&theirs); /* of the last */
+    if (link_pipes_open(&ours, &theirs, &err) < 0)
+        FAIL("link_pipes_open: %s", err.msg);
     if (link_kernel_start(box->link, &spec, &kernel_events, box, &err) < 0)
         FAIL("link_kernel_start: %s", err.msg);
 }
@@ -950,44 +956,11 @@ static void expect_absent(struct box *box, const char *words)
     CHECK_INT("nothing of it stays", box_count(box), 0);
 }
 
-/* The next order at the door; its descriptors are closed. */
-static uint32_t take_order(struct box *box)
+static void leave_note(struct box *box, uint32_t number, int code, const char *step)
 {
-    struct {
-        struct door_order head;
-        char words[4096];
-    } order;
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
-    } control;
-    struct iovec part = { &order, sizeof(order) };
-    struct msghdr message = { .msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof(control.space) };
-    ssize_t n;
-    while ((n = recvmsg(box->door, &message, MSG_DONTWAIT)) < 0 && errno == EAGAIN)
-        box_sleep(box, 5);
-    CHECK("an order", n > (ssize_t)sizeof(order.head) && order.head.magic == DOOR_MAGIC);
-    CHECK_INT("whole", n, sizeof(order.head) + order.head.env_len + order.head.cwd_len);
-    CHECK_STR("environment", order.words, "PATH=/usr/bin:/bin");
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    CHECK_INT("descriptors", header ? header->cmsg_len : 0, CMSG_LEN(DOOR_FDS * sizeof(int)));
-    int fds[DOOR_FDS];
-    memcpy(fds, CMSG_DATA(header), sizeof(fds));
-    struct pollfd channel = { .fd = fds[DOOR_FDS - 1] };
-    bool given_up = poll(&channel, 1, 0) > 0; /* by the test before */
-    for (size_t i = 0; i < DOOR_FDS; i++)
-        close(fds[i]);
-    return given_up ? take_order(box) : order.head.number;
-}
-
-static void reply(struct box *box, uint32_t number, int code, const char *step)
-{
-    struct door_reply reply = { .magic = DOOR_MAGIC, .number = number, .code = code };
-    (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
-    CHECK_INT("reply", send(box->door, &reply, sizeof(reply), 0), sizeof(reply));
+    struct door_note note = { .magic = DOOR_MAGIC, .number = number, .code = code };
+    (void)snprintf(note.step, sizeof(note.step), "%s", step);
+    CHECK_INT("note", send(box->door, &note, sizeof(note), 0), sizeof(note));
 }
 
 static void test_nobody_at_the_door_is_told_and_a_kernel_can_be_started(void **state)
@@ -1006,25 +979,43 @@ static void test_whoever_is_at_the_door_is_not_believed(void **state)
 {
     struct box *box = *state;
     start_joined(box);
-    reply(box, take_order(box), 0, "");
+    leave_note(box, link_kernel_number(box->link), 0, "");
     expect_absent(box, "join as a stranger"); /* we are no child of the agent's */
 
     start_joined(box);
-    uint32_t number = take_order(box);
-    reply(box, number + 7, 0, "of another order");
-    reply(box, number, ENOSPC, "limits");
+    uint32_t number = link_kernel_number(box->link);
+    leave_note(box, number - 1, 0, "to an order that was given up");
+    leave_note(box, number, ENOSPC, "limits");
     expect_absent(box, "limits");
 
     start_joined(box);
-    (void)take_order(box);
     CHECK_INT("nonsense", send(box->door, "x", 1, 0), 1);
     expect_absent(box, "hear from the door");
 
+    /* Before its frames have come. */
+    leave_note(box, number + 2, ENOSPC, "early");
+    box_sleep(box, 50);
     start_joined(box);
-    (void)take_order(box);
+    expect_absent(box, "early");
+}
+
+static void test_an_order_for_somebody_who_joins_can_be_given_up(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
     kill_kernel(box);
     CHECK("killed, not absent", !seen.exit.absent);
     CHECK_STR("no failure", seen.exit.failure, "");
+
+    start_joined(box);
+    link_kernel_absent(box->link);
+    box_wait(box, &seen.exited);
+    CHECK("absent", seen.exit.absent);
+
+    leave_note(box, link_kernel_number(box->link), 0, ""); /* too late, and nobody's child */
+    start(box);
+    cell(box, "say('here')");
+    kill_kernel(box);
 }
 
 /*** frames ***/
@@ -1080,6 +1071,7 @@ int main(void)
         BOX_TEST(test_runs_and_files_go_on_beside_a_busy_kernel),
         BOX_TEST(test_nobody_at_the_door_is_told_and_a_kernel_can_be_started),
         BOX_TEST(test_whoever_is_at_the_door_is_not_believed, .modes = "guest"),
+        BOX_TEST(test_an_order_for_somebody_who_joins_can_be_given_up, .modes = "guest"),
         BOX_TEST(test_an_agent_that_lies_is_not_believed),
         BOX_TEST(test_cells_are_judged_as_they_come),
         BOX_TEST(test_all_die_with_a_server_that_goes_in_a_message), /* the last */

@@ -6,6 +6,7 @@
  */
 #include "engine/native/open.h"
 
+#include "agent/link.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -57,6 +58,7 @@ struct usage {
 struct request {
     struct list link;
     struct wire_request wire;
+    int fds[WIRE_KERNEL_FDS]; /* of WIRE_KERNEL */
 };
 
 struct native {
@@ -66,6 +68,7 @@ struct native {
     char instance[65];
     uv_loop_t *loop;
     uv_poll_t *poll; /* freed by its close callback */
+    int events;      /* that it watches for */
     struct broker *broker;
     struct timer *tell_dead;
     bool network; /* as options.network was */
@@ -89,37 +92,79 @@ static struct native *native_of(struct engine *engine)
 
 static void on_wire(uv_poll_t *poll, int status, int events);
 
+static void request_free(struct request *request)
+{
+    list_remove(&request->link);
+    for (int i = 0; i < WIRE_KERNEL_FDS; i++)
+        fd_closep(&request->fds[i]);
+    free(request);
+}
+
+static ssize_t send_request(int wire, const struct request *request)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(request->fds))];
+    } control = { 0 };
+    struct iovec part = { (void *)&request->wire, sizeof(request->wire) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (request->wire.kind == WIRE_KERNEL) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control.space);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(request->fds));
+        memcpy(CMSG_DATA(header), request->fds, sizeof(request->fds));
+    }
+    return sendmsg(wire, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static void send_queued(struct native *native)
 {
     while (!native->lost && !list_empty(&native->requests)) {
         struct request *request = list_first(struct request, &native->requests, link);
-        ssize_t n = send(native->started.wire, &request->wire, sizeof(request->wire),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = send_request(native->started.wire, request);
         if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
             break;
-        list_remove(&request->link);
-        free(request); /* any other failure is seen as the end of the socket */
+        request_free(request); /* any other failure is seen as the end of the socket */
     }
-    if (!native->lost)
-        (void)uv_poll_start(
-            native->poll, UV_READABLE | (list_empty(&native->requests) ? 0 : UV_WRITABLE), on_wire);
+    int events = UV_READABLE | (list_empty(&native->requests) ? 0 : UV_WRITABLE);
+    if (native->lost || events == native->events)
+        return; /* each change is a system call or two */
+    native->events = events;
+    (void)uv_poll_start(native->poll, events, on_wire);
+}
+
+static struct request *request_new(enum wire_request_kind kind, unsigned slot)
+{
+    struct request *request = xcalloc(1, sizeof(*request));
+    request->wire.kind = kind;
+    request->wire.slot = slot;
+    for (int i = 0; i < WIRE_KERNEL_FDS; i++)
+        request->fds[i] = -1;
+    return request;
+}
+
+/* Takes it. */
+static void enqueue(struct native *native, struct request *request)
+{
+    bool first = list_empty(&native->requests);
+    list_add_tail(&native->requests, &request->link);
+    if (native->lost)
+        request_free(request);
+    else if (first)
+        send_queued(native);
 }
 
 static void ask(struct native *native, enum wire_request_kind kind, unsigned slot,
                 const struct sandbox_limits *limits)
 {
-    if (native->lost)
-        return;
-    struct request *request = xcalloc(1, sizeof(*request));
-    request->wire.kind = kind;
-    request->wire.slot = slot;
+    struct request *request = request_new(kind, slot);
     if (limits)
         request->wire.limits = *limits;
     request->wire.for_kernel = native->lately == UINT8_MAX;
-    bool first = list_empty(&native->requests);
-    list_add_tail(&native->requests, &request->link);
-    if (first)
-        send_queued(native);
+    enqueue(native, request);
 }
 
 /*** Slots ***/
@@ -354,10 +399,8 @@ static void close_wire(struct native *native)
     native->poll = NULL;
     fd_closep(&native->started.wire);
     native->started.wire = -1;
-    list_each (struct request, request, &native->requests, link) {
-        list_remove(&request->link);
-        free(request);
-    }
+    list_each (struct request, request, &native->requests, link)
+        request_free(request);
 }
 
 /* With the spawner every sandbox has ended, and there is no way to get another. */
@@ -383,7 +426,9 @@ static void on_lost(struct native *native)
 static void on_wire(uv_poll_t *poll, int status, int events)
 {
     struct native *native = poll->data;
-    (void)status, (void)events; /* receive() and send_queued() find out themselves */
+    (void)events; /* receive() and send_queued() find out themselves */
+    if (status < 0)
+        native->events = 0; /* libuv has stopped it */
     struct wire_event event;
     int fd, r = 0;
     /* Bounded, so that clients get their turn; no handle is closed by a callback but in close(). */
@@ -451,14 +496,20 @@ static void learn(struct box *box, bool kernel)
     box->native->lately = (uint8_t)(box->native->lately << 1 | kernel);
 }
 
-static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+static void native_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                              sandbox_added_fn *on_added, void *data)
 {
     struct box *box = container_of(sandbox, struct box, base);
     assert(!box->on_added); /* one at a time */
     box->on_added = on_added;
     box->on_added_data = data;
     learn(box, true);
-    ask(box->native, WIRE_KERNEL, box->slot, NULL);
+    struct request *request = request_new(WIRE_KERNEL, box->slot);
+    request->wire.number = number;
+    request->fds[0] = steal_fd(&theirs->out);
+    request->fds[1] = steal_fd(&theirs->err);
+    request->fds[2] = steal_fd(&theirs->channel);
+    enqueue(box->native, request);
 }
 
 static void native_watch(struct sandbox *sandbox)
