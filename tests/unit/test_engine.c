@@ -872,8 +872,12 @@ static bool somebody_waits(struct rig *rig)
     for (int i = 0; i < 20 && !found; i++, rig_idle(rig, 5))
         found = find_named_child(agent, "belljar-agent") > 0;
     bool done = false;
-    sandbox_add_kernel(guest.sandbox, added, &done);
+    struct link_pipes ours, theirs;
+    struct err err;
+    CHECK_INT("pipes", link_pipes_open(&ours, &theirs, &err), 0);
+    sandbox_add_kernel(guest.sandbox, 1, &theirs, added, &done);
     rig_wait(rig, &done, "an answer about a kernel");
+    link_pipes_close(&ours);
     guest_end(&guest);
     for (int i = 0; i < 200 && find_named_child(find_spawner(), "belljar-agent") > 0; i++)
         rig_idle(rig, 5);
