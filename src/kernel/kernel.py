@@ -242,8 +242,8 @@ class Channel:
             size = int.from_bytes(self.held[:4], "little")
             if size > MAX_REQUEST or not self.hold(4 + size):
                 return None
-        body, self.held = self.held[4 : 4 + size], self.held[4 + size :]
-        return decode_message(body)
+        message, self.held = self.held, self.held[4 + size :]
+        return decode_message(message[4 : 4 + size])
 
     def hold(self, size):
         """Have so many bytes; False if the stream ends before."""
@@ -315,6 +315,13 @@ class Streams:
 
     def restore(self):
         self.restore_descriptors()
+        if not usable(self.stdout, self.stderr, self.stdin):
+            self.open_again()
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    def open_again(self):
         if not usable(self.stdout):
             self.stdout = self.open_text(1, "<stdout>")
         if not usable(self.stderr):
@@ -322,9 +329,6 @@ class Streams:
         if not usable(self.stdin):
             # Empty, whatever descriptor 0 is: nobody is there to type.
             self.stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO()), encoding="utf-8")
-        sys.stdin = sys.__stdin__ = self.stdin
-        sys.stdout = sys.__stdout__ = self.stdout
-        sys.stderr = sys.__stderr__ = self.stderr
 
     @staticmethod
     def open_text(fd, name):
@@ -358,10 +362,13 @@ class Streams:
                     pass
 
 
-def usable(stream):
+def usable(*streams):
     try:
-        # Attributes set on it, such as write, are a prank or a patch that was meant for one run.
-        return stream is not None and not stream.closed and not stream.__dict__
+        for stream in streams:
+            # Attributes set on it, such as write, are a prank or a patch that was meant for one run.
+            if stream is None or stream.closed or stream.__dict__:
+                return False
+        return True
     except Exception:  # detached
         return False
 
@@ -1429,12 +1436,11 @@ class Kernel:
             self.wishes, self.options = wishes, {**OPTIONS, **known}
         self.run = run = Run(request.get("id"), self.options)
         count = self.count
-        self.begin_run(run)
-        paths, state, refused = request.get("paths"), request.get("state"), ()
+        paths, state = request.get("paths"), request.get("state")
         if paths:
             self.use_paths(paths)
-        if state:
-            refused = self.set_state(state)
+        self.begin_run(run)
+        refused = self.set_state(state) if state else ()
         status, error, lines, exit_code, result = "ok", None, [], 0, None
         failed = None
         try:
@@ -1523,7 +1529,7 @@ class Kernel:
         options = run.options
         if options["files"]:
             self.workspace.begin(options["max_entries"])
-        if self.inline is not None and self.inline.wishes:
+        if self.inline is not None and self.inline.has_wishes():
             run.options = self.inline.apply(options)
         if options["figure_size"] and "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
@@ -2204,7 +2210,7 @@ def make_shell(kernel):
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.formatters import DisplayFormatter
     from IPython.core.interactiveshell import InteractiveShell
-    from traitlets import Bool, Dict, Set, Unicode, observe
+    from traitlets import Bool, Dict, Set, Unicode
     from traitlets.config import Config, SingletonConfigurable
 
     class Publisher(DisplayPublisher):
@@ -2233,11 +2239,11 @@ def make_shell(kernel):
         print_figure_kwargs = Dict().tag(config=True)
         rc = Dict().tag(config=True)
         close_figures = Bool(True).tag(config=True)
-        wishes = False  # about the format; asked in each run, so not a trait
 
-        @observe("figure_format", "figure_formats")
-        def note(self, _change):
-            self.wishes = bool(self.figure_format or self.figure_formats)
+        def has_wishes(self):
+            # Not by their names: IPython looks those up by way of many functions, in each run.
+            values = vars(self)["_trait_values"]
+            return values.get("figure_format") or values.get("figure_formats")
 
         def apply(self, options):
             wanted = {self.figure_format, *self.figure_formats}
@@ -2320,8 +2326,8 @@ def make_shell(kernel):
     atexit.unregister(shell.atexit_operations)
     # What IPython itself wants to be told of each cell is for parts that we have replaced: Publisher,
     # and begin_run() for warnings. Only others are worth the trouble.
-    for name in shell.events.callbacks:
-        shell.events.callbacks[name] = []
+    for callbacks in shell.events.callbacks.values():
+        callbacks.clear()
     kernel.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
     shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine
