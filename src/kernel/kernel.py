@@ -213,13 +213,6 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-def decode_message(body):
-    try:
-        return scan_json(body.decode(), 0)[0]
-    except StopIteration:
-        return json.loads(body)  # it says what is wrong
-
-
 class Channel:
     """Messages to and from the parent. Only the process that opened it can send."""
 
@@ -243,7 +236,11 @@ class Channel:
             if size > MAX_REQUEST or not self.hold(4 + size):
                 return None
         message, self.held = self.held, self.held[4 + size :]
-        return decode_message(message[4 : 4 + size])
+        text = message[4 : 4 + size].decode()
+        try:
+            return scan_json(text, 0)[0]
+        except StopIteration:
+            return json.loads(text)  # it says what is wrong
 
     def hold(self, size):
         """Have so many bytes; False if the stream ends before."""
@@ -290,6 +287,8 @@ class Channel:
         try:
             while self.outgoing:
                 rest = self.outgoing.pop(0)
+                if len(rest) > 1 << 16:  # it may take many a write
+                    rest = memoryview(rest)
                 while rest and os.getpid() == self.owner:
                     rest = rest[os.write(self.fd, rest) :]
         finally:
@@ -386,7 +385,7 @@ class Children:
     """
 
     GRACE = 0.1  # seconds
-    UNKNOWN = 16  # runs, after which there may be children that nobody has noted
+    UNKNOWN = 16  # runs between two looks for children that nobody has noted
 
     def __init__(self):
         self.some = False  # there are or may be children, ended or not
@@ -1066,6 +1065,8 @@ def cut(text, limit):
 class Run:
     """One run's options, and what it has shown so far."""
 
+    __slots__ = ("displays", "id", "images", "left_out", "options", "shown_figures")
+
     def __init__(self, number=0, options=OPTIONS):
         self.id = number
         self.options = options
@@ -1508,7 +1509,7 @@ class Kernel:
         )
 
     def put_in_order(self):
-        """What a run may have left in disorder. Done when it has been answered, so that nobody waits for it."""
+        """Mend what the last run may have left in disorder: when it has been answered, and nobody waits."""
         self.children.after_run()
         self.streams.restore()
         self.interrupts.listen()
@@ -1546,7 +1547,8 @@ class Kernel:
 
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""
-        self.show_figures()
+        if open_figures():
+            self.show_figures()
         source, self.shell_source = self.shell_source, None
         if source is not None and any(self.listeners):
             self.shell_result = self.shell_result or self.make_result(source)
@@ -1809,12 +1811,9 @@ class Kernel:
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
-        figures = open_figures()
-        if not figures:
-            return
         run = self.run
         try:
-            for figure in figures:
+            for figure in open_figures():
                 if run.images >= run.options["max_images"]:
                     run.leave_out("images beyond max_images")
                     continue
@@ -2079,7 +2078,7 @@ class Kernel:
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last and self.count > 2:  # many a kernel runs one cell: then it would be for nothing
+        if last and self.count > 2:  # many a kernel runs one cell only, and need not be in order again
             try:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
