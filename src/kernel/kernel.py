@@ -220,13 +220,6 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-def decode_message(body):
-    try:
-        return scan_json(body.decode(), 0)[0]
-    except StopIteration:
-        return json.loads(body)  # it says what is wrong
-
-
 class Channel:
     """Messages to and from the parent. Only the process that opened it can send."""
 
@@ -249,8 +242,12 @@ class Channel:
             size = int.from_bytes(self.held[:4], "little")
             if size > MAX_REQUEST or not self.hold(4 + size):
                 return None
-        body, self.held = self.held[4 : 4 + size], self.held[4 + size :]
-        return decode_message(body)
+        message, self.held = self.held, self.held[4 + size :]
+        text = message[4 : 4 + size].decode()
+        try:
+            return scan_json(text, 0)[0]
+        except StopIteration:
+            return json.loads(text)  # it says what is wrong
 
     def hold(self, size):
         """Have so many bytes; False if the stream ends before."""
@@ -297,6 +294,8 @@ class Channel:
         try:
             while self.outgoing:
                 rest = self.outgoing.pop(0)
+                if len(rest) > 1 << 16:  # it may take many a write
+                    rest = memoryview(rest)
                 while rest and os.getpid() == self.owner:
                     rest = rest[os.write(self.fd, rest) :]
         finally:
@@ -322,6 +321,13 @@ class Streams:
 
     def restore(self):
         self.restore_descriptors()
+        if not usable(self.stdout, self.stderr, self.stdin):
+            self.open_again()
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    def open_again(self):
         if not usable(self.stdout):
             self.stdout = self.open_text(1, "<stdout>")
         if not usable(self.stderr):
@@ -329,9 +335,6 @@ class Streams:
         if not usable(self.stdin):
             # Empty, whatever descriptor 0 is: nobody is there to type.
             self.stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO()), encoding="utf-8")
-        sys.stdin = sys.__stdin__ = self.stdin
-        sys.stdout = sys.__stdout__ = self.stdout
-        sys.stderr = sys.__stderr__ = self.stderr
 
     @staticmethod
     def open_text(fd, name):
@@ -365,10 +368,13 @@ class Streams:
                     pass
 
 
-def usable(stream):
+def usable(*streams):
     try:
-        # Attributes set on it, such as write, are a prank or a patch that was meant for one run.
-        return stream is not None and not stream.closed and not stream.__dict__
+        for stream in streams:
+            # Attributes set on it, such as write, are a prank or a patch that was meant for one run.
+            if stream is None or stream.closed or stream.__dict__:
+                return False
+        return True
     except Exception:  # detached
         return False
 
@@ -386,7 +392,7 @@ class Children:
     """
 
     GRACE = 0.1  # seconds
-    UNKNOWN = 16  # runs, after which there may be children that nobody has noted
+    UNKNOWN = 16  # runs between two looks for children that nobody has noted
 
     def __init__(self):
         self.some = False  # there are or may be children, ended or not
@@ -1066,6 +1072,8 @@ def cut(text, limit):
 class Run:
     """One run's options, and what it has shown so far."""
 
+    __slots__ = ("displays", "id", "images", "left_out", "options", "shown_figures")
+
     def __init__(self, number=0, options=OPTIONS):
         self.id = number
         self.options = options
@@ -1436,12 +1444,11 @@ class Kernel:
             self.wishes, self.options = wishes, {**OPTIONS, **known}
         self.run = run = Run(request.get("id"), self.options)
         count = self.count
-        self.begin_run(run)
-        paths, state, refused = request.get("paths"), request.get("state"), ()
+        paths, state = request.get("paths"), request.get("state")
         if paths:
             self.use_paths(paths)
-        if state:
-            refused = self.set_state(state)
+        self.begin_run(run)
+        refused = self.set_state(state) if state else ()
         status, error, lines, exit_code, result = "ok", None, [], 0, None
         failed = None
         try:
@@ -1509,7 +1516,7 @@ class Kernel:
         )
 
     def put_in_order(self):
-        """What a run may have left in disorder. Done when it has been answered, so that nobody waits for it."""
+        """Mend what the last run may have left in disorder: when it has been answered, and nobody waits."""
         self.children.after_run()
         self.streams.restore()
         self.interrupts.listen()
@@ -1530,7 +1537,7 @@ class Kernel:
         options = run.options
         if options["files"]:
             self.workspace.begin(options["max_entries"])
-        if self.inline is not None and self.inline.wishes:
+        if self.inline is not None and self.inline.has_wishes():
             run.options = self.inline.apply(options)
         if options["figure_size"] and "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
@@ -1547,7 +1554,8 @@ class Kernel:
 
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""
-        self.show_figures()
+        if open_figures():
+            self.show_figures()
         source, self.shell_source = self.shell_source, None
         if source is not None and any(self.listeners):
             self.shell_result = self.shell_result or self.make_result(source)
@@ -1810,12 +1818,9 @@ class Kernel:
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
-        figures = open_figures()
-        if not figures:
-            return
         run = self.run
         try:
-            for figure in figures:
+            for figure in open_figures():
                 if run.images >= run.options["max_images"]:
                     run.leave_out("images beyond max_images")
                     continue
@@ -2083,7 +2088,7 @@ class Kernel:
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last and self.count > 2:  # many a kernel runs one cell: then it would be for nothing
+        if last and self.count > 2:  # many a kernel runs one cell only, and need not be in order again
             try:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
@@ -2214,7 +2219,7 @@ def make_shell(kernel):
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.formatters import DisplayFormatter
     from IPython.core.interactiveshell import InteractiveShell
-    from traitlets import Bool, Dict, Set, Unicode, observe
+    from traitlets import Bool, Dict, Set, Unicode
     from traitlets.config import Config, SingletonConfigurable
 
     class Publisher(DisplayPublisher):
@@ -2243,11 +2248,11 @@ def make_shell(kernel):
         print_figure_kwargs = Dict().tag(config=True)
         rc = Dict().tag(config=True)
         close_figures = Bool(True).tag(config=True)
-        wishes = False  # about the format; asked in each run, so not a trait
 
-        @observe("figure_format", "figure_formats")
-        def note(self, _change):
-            self.wishes = bool(self.figure_format or self.figure_formats)
+        def has_wishes(self):
+            # Not by their names: IPython looks those up by way of many functions, in each run.
+            values = vars(self)["_trait_values"]
+            return values.get("figure_format") or values.get("figure_formats")
 
         def apply(self, options):
             wanted = {self.figure_format, *self.figure_formats}
@@ -2330,8 +2335,8 @@ def make_shell(kernel):
     atexit.unregister(shell.atexit_operations)
     # What IPython itself wants to be told of each cell is for parts that we have replaced: Publisher,
     # and begin_run() for warnings. Only others are worth the trouble.
-    for name in shell.events.callbacks:
-        shell.events.callbacks[name] = []
+    for callbacks in shell.events.callbacks.values():
+        callbacks.clear()
     kernel.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
     shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine

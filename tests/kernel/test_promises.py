@@ -893,15 +893,18 @@ def test_callbacks_hear_of_the_cell_that_registers_them(kernel):
     assert eval(kernel.run("heard").text) == [code, "len(heard)"]
 
 
-def test_transformers_see_a_cell_that_is_one_call(kernel):
+@pytest.mark.parametrize("put", [".append(Double())", " = [Double()]"])
+def test_transformers_see_a_cell_that_is_one_call(kernel, put):
     kernel.run(
         "import ast\n"
         "class Double(ast.NodeTransformer):\n"
         "    def visit_Constant(self, node):\n"
         "        return ast.copy_location(ast.Constant(node.value * 2), node)\n"
-        "get_ipython().ast_transformers.append(Double())"
+        f"get_ipython().ast_transformers{put}"
     )
     assert kernel.run("print(21)").stdout == "42\n"
+    kernel.run("get_ipython().ast_transformers.clear()")
+    assert kernel.run("print(21)").stdout == "21\n"
 
 
 @pytest.mark.parametrize(
@@ -1345,6 +1348,34 @@ def test_a_ping_is_answered(kernel):
 def test_a_request_that_makes_no_sense_is_answered(kernel, message):
     assert kernel.request(**message)["op"] in ("error", "done")
     assert usable(kernel)
+
+
+def as_sent(**message):
+    body = json.dumps(message).encode()
+    return len(body).to_bytes(4, "little") + body
+
+
+def test_requests_may_come_together_or_in_pieces(kernel):
+    long = "'" + "ü" * 5000 + "'"  # more than one read
+    codes = ["1", long, "len(_)", "2"]
+    sent = b"".join(as_sent(op="execute", id=n, code=code) for n, code in enumerate(codes))
+    kernel.socket.sendall(sent)
+    texts = [kernel.receive()["result"]["text/plain"] for _ in codes]
+    assert texts == ["1", long, "5000", "2"]
+    for start in range(0, len(sent), 97):
+        kernel.socket.sendall(sent[start : start + 97])
+        if start < 1000:
+            time.sleep(0.01)
+    assert [kernel.receive()["result"]["text/plain"] for _ in codes] == texts
+
+
+def test_children_of_c_code_are_taken_when_they_have_ended(kernel):
+    spawn = "import ctypes, os\nif not ctypes.CDLL(None).fork(): os._exit(0)"
+    assert kernel.run(spawn).status == "ok"
+    deadline = time.monotonic() + 20
+    while children_of(kernel).text != "[]" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert children_of(kernel).text == "[]"
 
 
 def test_a_message_too_long_ends_the_kernel(kernel):
