@@ -38,7 +38,7 @@
 #include <stdlib.h>
 
 enum {
-    REFILL_MS = 5,
+    REFILL_MS = 15,
     TICK_MS = 1000,
     WARM_UP_MS = 30000,  /* a first Python on a busy machine */
     PRELOAD_MS = 120000, /* imports from a cold disk take their time */
