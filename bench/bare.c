@@ -58,7 +58,7 @@ static void seed_generators(void)
     }
 }
 
-/* False: nobody asks any more. */
+/* 0: nobody asks any more. */
 static int next_order(int fds[N_FDS])
 {
     char byte;
@@ -71,7 +71,8 @@ static int next_order(int fds[N_FDS])
                               .msg_iovlen = 1,
                               .msg_control = &control,
                               .msg_controllen = sizeof(control.space) };
-    if (recvmsg(CONTROL, &message, 0) != 1 || message.msg_controllen < CMSG_LEN(N_FDS * sizeof(int)))
+    if (recvmsg(CONTROL, &message, 0) != 1 ||
+        message.msg_controllen < CMSG_LEN(N_FDS * sizeof(int)))
         return 0;
     memcpy(fds, CMSG_DATA(&control.header), N_FDS * sizeof(int));
     return 1;
