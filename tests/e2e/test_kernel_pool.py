@@ -310,11 +310,14 @@ def test_nobody_can_tell_that_a_kernel_has_rehearsed(start):
         assert server.metric("hits_total") == 1
         seen.append(json.loads(run.stdout))
         server.stop()
+    plain, tried = (set(traces.pop("modules")) for traces in seen)
+    assert "pandas" in plain
     if belljar.IN_CONTAINERS:  # libraries import some of their own when they are first used
-        plain, tried = (set(traces.pop("modules")) for traces in seen)
         assert plain <= tried
+    else:  # the zygote has used them
+        assert plain == tried
     assert seen[0] == seen[1]
-    assert "pandas" in seen[1]["modules"] and seen[1]["threads"][1] == 1
+    assert seen[1]["threads"][1] == 1
 
 
 def test_kernels_that_have_rehearsed_draw_their_own_numbers(start):
@@ -323,7 +326,8 @@ def test_kernels_that_have_rehearsed_draw_their_own_numbers(start):
     words = []
     for _ in range(8):
         words += server.execute(DRAW).stdout.split()
-    assert len(words) == len(set(words)) == 8 * 6
+    # Four each, and two of numpy's where it is imported: not in a container that was made for the call.
+    assert len(words) == len(set(words)) >= 8 * 4
 
 
 def test_a_kernel_rehearses_once_it_has_waited_and_only_if_it_is_to(start):
