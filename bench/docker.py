@@ -4,6 +4,7 @@ A dockerd of our own, one image (`belljar image build`), and rounds of all kinds
 whatever else the machine does falls on all of them.
 """
 
+import contextlib
 import pathlib
 import statistics
 import subprocess
@@ -32,7 +33,11 @@ class Ours:
         flags = ["--engine", "docker", "--docker-image", image]
         flags += ["--pool-size", str(pool)] if pool else ["--no-pool-enabled"]
         self.jar = sandboxes.Jar(*flags, env={"DOCKER_HOST": engine.host})
-        self.session = self.jar.execute(CODE, "python", wait=LONG).session
+        try:
+            self.session = self.jar.execute(CODE, "python", wait=LONG).session
+        except BaseException:
+            self.close()
+            raise
 
     def fresh(self, code):
         took, run = timed(lambda: self.jar.execute(code, "python", wait=LONG))
@@ -45,7 +50,7 @@ class Ours:
         check(run)
         return took
 
-    def stop(self):
+    def close(self):
         self.jar.stop()
 
 
@@ -74,7 +79,7 @@ class Theirs:
         assert said == "1\n", said
         return took
 
-    def stop(self):
+    def close(self):
         self.call("rm", "--force", self.container)
 
 
@@ -102,9 +107,10 @@ def rounds_of(kinds, rounds, gap):
 
 def measure_with(engine, table, rounds):
     image = images.default(engine)
-    pooled, cold = Ours(engine, image), Ours(engine, image, pool=0)
-    theirs = Theirs(engine, image)
-    try:
+    with contextlib.ExitStack() as stack:
+        pooled = stack.enter_context(contextlib.closing(Ours(engine, image)))
+        cold = stack.enter_context(contextlib.closing(Ours(engine, image, pool=0)))
+        theirs = stack.enter_context(contextlib.closing(Theirs(engine, image)))
         kinds = {
             "belljar, fresh sandbox from the pool": (5, pooled.fresh, CODE),
             "belljar, the same with numpy, pandas, matplotlib": (5, pooled.fresh, IMPORTS),
@@ -117,10 +123,6 @@ def measure_with(engine, table, rounds):
         }
         time.sleep(5)
         results = rounds_of(kinds, rounds, gap=3.0)
-    finally:
-        pooled.stop()
-        cold.stop()
-        theirs.stop()
     return result_table(table, results)
 
 

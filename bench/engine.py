@@ -95,7 +95,11 @@ class Docker:
 
     def __init__(self):
         self.engine = dockerd.Dockerd()
-        self.make_image(self.engine.place)
+        try:
+            self.make_image(self.engine.place)
+        except BaseException:
+            self.stop()
+            raise
 
     def make_image(self, place):
         source, root, tar = place / "true.c", place / "root", place / "root.tar"
@@ -126,6 +130,14 @@ def try_docker():
 def measure(table, rounds=5, count=100):
     """Two tables and what was left out, as text."""
     docker, remark = try_docker()
+    try:
+        return measure_with(docker, remark, table, rounds, count)
+    finally:
+        if docker:
+            docker.stop()
+
+
+def measure_with(docker, remark, table, rounds, count):
     mcp = Mcp()
     kinds = {
         "belljar, from the pool": lambda n, gap: engine(n, gap=gap),
@@ -156,8 +168,6 @@ def measure(table, rounds=5, count=100):
                 rates["bwrap --unshare-all true"].append(parallel_rate(BWRAP, count))
     finally:
         mcp.stop()
-        if docker:
-            docker.stop()
     parts = [times_table(table, kinds, results, processor), rates_table(table, rates), RATES]
     return "\n\n".join(parts + ([remark] if remark else []))
 

@@ -142,6 +142,8 @@ static void metrics_page(const struct web *web, struct http_request *req)
           (double)sessions.kernel_hits },
         { "belljar_kernel_pool_misses_total", "counter",
           "Sessions that wanted one when none was ready.", (double)sessions.kernel_misses },
+        { "belljar_kernel_pool_rehearsals_total", "counter",
+          "Kernels that have rehearsed while they waited.", (double)sessions.kernel_rehearsals },
         { "belljar_kernel_pool_failures_total", "counter",
           "Kernels that could not be made ahead, or ended while they waited.",
           (double)sessions.kernel_failures },

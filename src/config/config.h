@@ -25,6 +25,7 @@ struct buf;
 
 enum config_auto { CONFIG_AUTO, CONFIG_TRUE, CONFIG_FALSE };
 enum config_workspace { CONFIG_WORKSPACE_MEMORY, CONFIG_WORKSPACE_DISK };
+enum config_rehearsal { CONFIG_REHEARSAL_CELL, CONFIG_REHEARSAL_DATA };
 enum config_installer { CONFIG_INSTALLER_AUTO, CONFIG_INSTALLER_UV, CONFIG_INSTALLER_PIP };
 
 struct config_list {
@@ -103,6 +104,7 @@ struct config {
     int64_t server_uid;
     bool pool_enabled;
     int64_t pool_size, kernel_pool_size, pool_max_creations;
+    enum config_rehearsal kernel_rehearsal;
     uint64_t pool_max_age_ms;
 
     /* The docker engine */

@@ -197,6 +197,9 @@ _Static_assert(CONFIG_INSTALLER_AUTO == 0 && CONFIG_INSTALLER_UV == 1 && CONFIG_
 static const char *const workspaces[] = { "memory", "disk", NULL };
 _Static_assert(CONFIG_WORKSPACE_MEMORY == 0 && CONFIG_WORKSPACE_DISK == 1, "workspaces");
 
+static const char *const rehearsals[] = { "cell", "data", NULL };
+_Static_assert(CONFIG_REHEARSAL_CELL == 0 && CONFIG_REHEARSAL_DATA == 1, "rehearsals");
+
 /* Python's names of levels. */
 static const char *python_level(const char *text)
 {
@@ -429,6 +432,11 @@ const struct option config_options[] = {
         .help = "How many more wait with a Python kernel that has started. While more are asked "
                 "for than are ready there are up to pool_size; 0: none. They are made from the first "
                 "request on (HTTP: from the start).") },
+    { SANDBOX, ENUM("kernel_rehearsal", kernel_rehearsal, enum config_rehearsal, rehearsals, "data",
+        .help = "What a kernel that waits has tried before it is given away, so that the same is "
+                "quick in a session's first run. cell: a line of Python. data: also, when it has "
+                "waited for a tenth of a second, a little of numpy and pandas if they are imported, "
+                "which costs each about 20 ms of processor time and 8 MB of memory.") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
         .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("POOL_MAX_AGE"), "docker.pool_max_age", "5m",
                        .lenient = true } },

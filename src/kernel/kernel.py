@@ -29,6 +29,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
         agree to an import; an empty list of them lifts what was before.
     {"op": "preload", "id", "modules": [name]}: to import before there is anything to do
         → {"op": "preloaded", "id", "imported": [name], "missing": {name: why}}
+    {"op": "rehearse", "id"}: to run common cells over data, of which nothing is left but in memory
+        → {"op": "rehearsed", "id"}
     {"op": "ping"}
         → {"op": "pong", …}
 A request that makes no sense is answered with {"op": "error", "id", "message"}. The end of the
@@ -1998,6 +2000,17 @@ class Kernel:
             "missing": missing,
         }
 
+    def rehearse(self, request):
+        """Handle "rehearse", of a kernel that has run no guest code: who takes it finds no page to copy."""
+        channel, spare = self.channel, self.streams.spare
+        run_unseen(DATA_CELLS)
+        forget_warm_up()
+        self.channel = channel
+        self.streams.spare = spare
+        gc.collect()
+        after_fork()  # as if nobody had drawn a random number, or made a temporary name
+        return {"op": "rehearsed", "id": request.get("id")}
+
     def ping(self, request):
         return {
             "op": "pong",
@@ -2013,6 +2026,7 @@ class Kernel:
         "configure": configure,
         "installed": forget_installed,
         "preload": preload,
+        "rehearse": rehearse,
         "ping": ping,
     }
 
@@ -2385,13 +2399,16 @@ WARM_UP = (
     "import os, sys, json, re, math\nprint(os.getcwd())",
     "'a' +",
 )
-WARM_UP_ONCE = (
-    "await __import__('asyncio').sleep(0)",
-    "%timeit -n1 -r1 pass",
+DATA_CELLS = (
     "import numpy as np\nnp.arange(12.0).reshape(3, 4) @ np.ones((4, 2))",
     "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})\ndf",
     "df.describe()",
     "df.groupby('b').a.sum()",
+)
+WARM_UP_ONCE = (
+    "await __import__('asyncio').sleep(0)",
+    "%timeit -n1 -r1 pass",
+    *DATA_CELLS,
     "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('t')\nplt.show()",
     "import sympy\nsympy.Symbol('x') ** 2",
 )
@@ -2468,7 +2485,7 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     KERNEL.get_ipython()
     find_version()
     mime_of("a.csv")
-    warm_up(set(imported))
+    warm_up()
     locate_numpy_state()
     if "tempfile" in sys.modules:
         sys.modules["tempfile"]._name_sequence = None  # each child makes its own
@@ -2492,19 +2509,23 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     }
 
 
-def warm_up(imported):
-    """Run common cells, so that a child finds their code paths specialised and their caches full."""
-    directory = os.getcwd()
+def run_unseen(cells):
+    """Run those whose modules are there. What they print and display goes nowhere."""
+    KERNEL.channel = None
     with Silence(KERNEL.streams):
         KERNEL.streams.spare = [hide_descriptor(fd) for fd in range(3)]
-        for code in WARM_UP * WARM_ROUNDS:
-            KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
-        for code in WARM_UP_ONCE:
+        for code in cells:
             words = re.findall(r"import (\w+(?:\.\w+)?)", code)
-            if all(word in imported or word in sys.modules for word in words):
+            if all(word in sys.modules for word in words):
                 KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
     for fd in KERNEL.streams.spare:
         os.close(fd)
+
+
+def warm_up():
+    """Run common cells, so that a child finds their code paths specialised and their caches full."""
+    directory = os.getcwd()
+    run_unseen((*WARM_UP * WARM_ROUNDS, *WARM_UP_ONCE))
     os.chdir(directory)
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children

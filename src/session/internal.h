@@ -89,6 +89,7 @@ struct session_ref {
     bool transient;
     enum ahead ahead;                /* made ahead: how far it is */
     bool only_forked;                /* made ahead: no use with a kernel that has to be started */
+    bool rehearsed;                  /* made ahead: it has, or need not */
     struct list openers;             /* session_open() calls that wait */
     struct list infos;               /* session_info() calls that wait */
     uint64_t oom_kills, pids_denied; /* as of the end of the last run */
@@ -196,8 +197,9 @@ void pool_lost(struct pool *pool, struct session_ref *session);
 void pool_on_no_fork(struct session_ref *session);
 /* The kernel of a session that is nobody's has ended between cells. */
 void pool_on_kernel_lost(struct session_ref *session);
-/* It has imported what there was to import. */
+/* It has imported what there was to import; it has rehearsed. */
 void pool_on_preloaded(struct session_ref *session);
+void pool_on_rehearsed(struct session_ref *session);
 void pool_free(struct pool *pool);
 
 /*** plan.c ***/
@@ -246,6 +248,8 @@ void kernel_resume(struct session_ref *session);
 /* Has a kernel that nobody uses import the modules of the list; pool_on_preloaded() follows. A cell
  * would wait until then. */
 int kernel_preload(struct session_ref *session, struct err *err);
+/* Has a kernel that nobody uses try common cells; pool_on_rehearsed() follows. */
+int kernel_rehearse(struct session_ref *session, struct err *err);
 /* Somebody has come for a session that was nobody's: its kernel waits for no zygote. */
 void kernel_hurry(struct session_ref *session);
 /* Whether a zygote could have made its kernel. */

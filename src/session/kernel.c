@@ -66,6 +66,8 @@ static void on_message(const char *text, size_t len, void *data)
     }
     if (str_eq(op, "preloaded") && !session->owner)
         pool_on_preloaded(session);
+    if (str_eq(op, "rehearsed") && !session->owner)
+        pool_on_rehearsed(session);
     if (!is_current(session, message))
         return; /* late, or forged */
     if (str_eq(op, "display")) {
@@ -146,6 +148,14 @@ int kernel_preload(struct session_ref *session, struct err *err)
     json_put_str(message, "op", "preload");
     json_put(message, "id", json_integer(0));
     json_put(message, "modules", json_incref((json_t *)session->sessions->options.preload));
+    return send_message(session, message, err);
+}
+
+int kernel_rehearse(struct session_ref *session, struct err *err)
+{
+    auto_json *message = json_object();
+    json_put_str(message, "op", "rehearse");
+    json_put(message, "id", json_integer(0));
     return send_message(session, message, err);
 }
 

@@ -17,6 +17,11 @@
  * forks are to be had (not in the first second or two of a server, and not while there is no zygote),
  * started ones are replaced by forked ones, and given away last.
  *
+ * What a process touches first it copies, a page at a time, and a first line of pandas touches a thousand pages. So one
+ * that has waited for a moment rehearses (`rehearses`): it runs such lines, and forgets them. Where sessions come quickly it
+ * is given away before that, and nothing is wasted. One does at a time, and only when nothing is to be made or opened;
+ * while it does, a call gets another.
+ *
  * One that is still being made may be given away, too: its client's run waits behind the warm-up, and
  * begins sooner than in a sandbox that has to be made first.
  *
@@ -33,10 +38,12 @@
 #include <stdlib.h>
 
 enum {
-    REFILL_MS = 5,
+    REFILL_MS = 15,
     TICK_MS = 1000,
-    WARM_UP_MS = 30000,     /* a first Python on a busy machine */
-    PRELOAD_MS = 120000,    /* imports from a cold disk take their time */
+    WARM_UP_MS = 30000,  /* a first Python on a busy machine */
+    PRELOAD_MS = 120000, /* imports from a cold disk take their time */
+    REHEARSE_AFTER_MS = 100,
+    REHEARSAL_MS = 10000,   /* it takes about 20 */
     NEARLY_READY_MS = 1000, /* one in the making for longer than this is not waited for */
     SHRINK_MS = 30 * 1000,  /* without a miss, for one kernel less */
     PAUSE_MIN_MS = 1000,    /* after a failure */
@@ -57,9 +64,11 @@ struct pool {
     size_t n_bare;                   /* counted among those in the making */
     struct session_ref *importing;   /* one of the bare; NULL: none */
     uint64_t import_ms;              /* since when */
-    struct timer *refill, *tick;
+    struct session_ref *rehearsing;  /* one of the ready; NULL: none */
+    uint64_t rehearsal_ms;           /* since when */
+    struct timer *refill, *rehearse, *tick;
     uint64_t changed_ms; /* when the target last rose or fell */
-    struct pause failures, no_forks, no_preload;
+    struct pause failures, no_forks, no_preload, no_rehearsal;
 };
 
 static bool is_over(const struct pause *pause)
@@ -136,6 +145,8 @@ static void leave(struct pool *pool, struct session_ref *session)
         pool->n_bare--;
     if (pool->importing == session)
         pool->importing = NULL;
+    if (pool->rehearsing == session)
+        pool->rehearsing = NULL;
 }
 
 static void dismiss(struct pool *pool, struct session_ref *session)
@@ -144,10 +155,11 @@ static void dismiss(struct pool *pool, struct session_ref *session)
     session_end(session, OUTCOME_INTERRUPTED, "it was not needed");
 }
 
+/* The oldest, which is the one that has rehearsed, if one has. */
 static struct session_ref *find_ready(const struct pool *pool, bool forked)
 {
     list_each (struct session_ref, session, &pool->ready, link) {
-        if (session->joined == forked)
+        if (session->joined == forked && session != pool->rehearsing)
             return session;
     }
     return NULL;
@@ -170,6 +182,13 @@ static void note_no_preload(struct pool *pool)
         log_warning("a Python kernel was lost while it imported the modules of preload; the next "
                     "are made without them");
     pool->no_preload = (struct pause){ PAUSE_MAX_MS, clock_ms() };
+}
+
+static void note_no_rehearsal(struct pool *pool)
+{
+    if (!pool->no_rehearsal.length_ms)
+        log_warning("a Python kernel was lost while it rehearsed; the next do without for a while");
+    pool->no_rehearsal = (struct pause){ PAUSE_MAX_MS, clock_ms() };
 }
 
 static bool wants_preload(const struct pool *pool, const struct session_ref *session)
@@ -200,12 +219,18 @@ static void be_ready(struct pool *pool, struct session_ref *session)
         dismiss(pool, started);
 }
 
+/* Somebody waits, or fewer do than shall. */
+static bool is_busy(const struct pool *pool)
+{
+    return !list_empty(&pool->making) || pool->sessions->n_opening > 0 ||
+           timer_active(pool->refill);
+}
+
 /* The next one begins to import, if nothing has to be done before. */
 static void import_next(struct pool *pool)
 {
     struct err err = { 0 };
-    if (pool->importing || list_empty(&pool->bare) || !list_empty(&pool->making) ||
-        pool->sessions->n_opening > 0 || timer_active(pool->refill))
+    if (pool->importing || list_empty(&pool->bare) || is_busy(pool))
         return;
     struct session_ref *session = list_first(struct session_ref, &pool->bare, link);
     if (!wants_preload(pool, session) || kernel_preload(session, &err) < 0) {
@@ -216,12 +241,61 @@ static void import_next(struct pool *pool)
     pool->import_ms = clock_ms();
 }
 
+static struct session_ref *next_to_rehearse(const struct pool *pool)
+{
+    if (!pool->sessions->options.rehearses || !is_over(&pool->no_rehearsal))
+        return NULL;
+    list_each (struct session_ref, session, &pool->ready, link) {
+        if (!session->rehearsed)
+            return session;
+    }
+    return NULL;
+}
+
+/* The next one begins to rehearse, or we look again when it may have waited long enough. */
+static void rehearse_next(struct pool *pool)
+{
+    struct err err = { 0 };
+    struct session_ref *session = next_to_rehearse(pool);
+    if (!session || pool->rehearsing || pool->importing)
+        return;
+    uint64_t waited = clock_ms() - session->last_used_ms;
+    if (waited < REHEARSE_AFTER_MS || is_busy(pool)) {
+        timer_start(pool->rehearse, REHEARSE_AFTER_MS - waited % REHEARSE_AFTER_MS);
+        return;
+    }
+    if (kernel_rehearse(session, &err) < 0) {
+        session->rehearsed = true; /* its end is under way */
+        return;
+    }
+    pool->rehearsing = session;
+    pool->rehearsal_ms = clock_ms();
+}
+
+static void on_rehearse(void *data)
+{
+    rehearse_next(data);
+}
+
 /* Something has changed: what is to be done now? */
 static void go_on(struct pool *pool)
 {
     pool_pump(pool);
     replace_started(pool);
     import_next(pool);
+    rehearse_next(pool);
+}
+
+void pool_on_rehearsed(struct session_ref *session)
+{
+    struct pool *pool = session->sessions->pool;
+    if (!pool || pool->rehearsing != session)
+        return;
+    pool->rehearsing = NULL;
+    pool->no_rehearsal.length_ms = 0;
+    session->rehearsed = true;
+    stats_of(pool)->kernel_rehearsals++;
+    go_on(pool);
 }
 
 void pool_on_preloaded(struct session_ref *session)
@@ -262,6 +336,8 @@ void pool_lost(struct pool *pool, struct session_ref *session)
         return; /* dismissed */
     if (pool->importing == session)
         note_no_preload(pool);
+    if (pool->rehearsing == session)
+        note_no_rehearsal(pool);
     leave(pool, session);
     note_failure(pool);
 }
@@ -286,10 +362,13 @@ static bool is_too_old(const struct pool *pool, const struct session_ref *sessio
     return max_age && clock_ms() - session->last_used_ms >= max_age;
 }
 
-static void end_slow_import(struct pool *pool)
+static void end_slow(struct pool *pool)
 {
-    if (pool->importing && clock_ms() - pool->import_ms >= PRELOAD_MS)
+    uint64_t now = clock_ms();
+    if (pool->importing && now - pool->import_ms >= PRELOAD_MS)
         session_end(pool->importing, OUTCOME_INTERRUPTED, "its imports take too long");
+    if (pool->rehearsing && now - pool->rehearsal_ms >= REHEARSAL_MS)
+        session_end(pool->rehearsing, OUTCOME_INTERRUPTED, "its rehearsal takes too long");
 }
 
 static void on_tick(void *data)
@@ -308,7 +387,7 @@ static void on_tick(void *data)
             (is_too_old(pool, oldest) && !others_come))
             dismiss(pool, oldest);
     }
-    end_slow_import(pool);
+    end_slow(pool);
     go_on(pool);
 }
 
@@ -323,8 +402,9 @@ static void grow(struct pool *pool)
 static struct session_ref *find_best(struct pool *pool)
 {
     struct session_ref *forked = find_ready(pool, /* forked= */ true);
-    if (forked || !list_empty(&pool->ready))
-        return forked ? forked : list_first(struct session_ref, &pool->ready, link);
+    struct session_ref *started = find_ready(pool, /* forked= */ false);
+    if (forked || started)
+        return forked ? forked : started;
     list_each (struct session_ref, session, &pool->bare, link) {
         if (session != pool->importing)
             return session;
@@ -371,6 +451,7 @@ struct pool *pool_new(struct sessions *sessions)
     list_init(&pool->bare);
     list_init(&pool->making);
     pool->refill = timer_new(sessions->loop, on_refill, pool);
+    pool->rehearse = timer_new(sessions->loop, on_rehearse, pool);
     pool->tick = timer_new(sessions->loop, on_tick, pool);
     return pool;
 }
@@ -394,6 +475,7 @@ void pool_free(struct pool *pool)
             dismiss(pool, list_first(struct session_ref, lists[i], link));
     }
     timer_free(pool->refill);
+    timer_free(pool->rehearse);
     timer_free(pool->tick);
     free(pool);
 }

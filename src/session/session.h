@@ -87,6 +87,7 @@ struct session_options {
     bool fork_kernels;     /* the engine has a zygote, or will have one */
     const json_t *preload; /* names of modules that each of them imports by itself, before it is
                             * needed; borrowed, NULL: none */
+    bool rehearses; /* each of them tries common cells over data, when it has waited for a moment */
     /* What sandboxes run in, the first unless a plan says otherwise; 0: the host's programs. */
     const char *const *images;
     size_t n_images;
@@ -344,6 +345,7 @@ struct session_stats {
     uint64_t kernel_hits,
         kernel_misses; /* new sessions that found one ready, and those that did not */
     uint64_t saves_total, save_failures; /* of files, to the disk */
+    uint64_t kernel_rehearsals;          /* that they have ended */
     uint64_t kernel_failures;            /* that could not be made, or ended while they waited */
 };
 void sessions_stats(const struct sessions *sessions, struct session_stats *ret);

@@ -34,7 +34,7 @@ CORE = {
     "test_python_bounds.py": "test_a_print_of_100_mb_is_stopped_and_named",
     "test_kernel_pool.py": """test_a_new_session_gets_a_kernel_that_waited_and_another_takes_its_place
         test_a_kernel_that_waited_looks_like_a_new_one test_a_kernel_that_was_started_ahead_has_its_modules
-        test_the_pool_ends_with_the_server""",
+        test_nobody_can_tell_that_a_kernel_has_rehearsed test_the_pool_ends_with_the_server""",
     "test_guests.py": """test_an_interrupted_shell_is_gone_on_from test_variables_of_server_and_session_reach
         test_a_new_kernel_has_the_same_environment_and_policy""",
     "test_file_tools.py": """test_what_is_written_is_read test_links_that_lead_out_are_refused

@@ -1,9 +1,12 @@
 """Python kernels made ahead of need: each serves one session, and nobody can tell that it waited."""
 
+import json
 import os
 import pathlib
 import re
 import signal
+import sys
+import tempfile
 import threading
 import time
 
@@ -13,6 +16,11 @@ from belljar import PATIENCE, Http, call_tool, need, text_of
 from processes import below, sandboxes
 from sandboxes import Jar, Run, ToolError, ordinary_user
 
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests/kernel"))
+from traces import DRAW, TRACES  # noqa: E402
+
+RUNTIME = pathlib.Path(os.environ.get("BELLJAR_RUNTIME", ROOT / ".cache/runtime"))
 SLOW = 30  # a kernel's start, on a busy machine
 
 # What a first cell can see of the life of its kernel before it.
@@ -38,10 +46,11 @@ def wait_for(condition, what, timeout=SLOW):
 
 
 class Pool(Http):
-    """A server over HTTP whose pool can be watched."""
+    """A server over HTTP whose pool can be watched. One that is ready does not rehearse unless the flags say so:
+    tests count on those that are ready."""
 
     def __init__(self, *flags, **options):
-        super().__init__("--pool-enabled", *flags, **options)
+        super().__init__("--pool-enabled", "--kernel-rehearsal", "cell", *flags, **options)
         self.client = self.session()
 
     def metric(self, name):
@@ -245,6 +254,148 @@ def test_a_kernel_that_is_lost_over_its_imports_is_followed_by_one_without(start
     assert server.metric("failures_total") >= 1
     assert server.execute("6 * 7").said["result"] == "42"
     assert server.log_text().count("while it imported the modules of preload") == 1
+
+
+# --- rehearsals ------------------------------------------------------------------------------------
+
+
+def with_libraries():
+    """Flags for kernels that have something to rehearse."""
+    if not (RUNTIME / "stamp").exists():
+        pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
+    return [] if belljar.IN_CONTAINERS else ["--runtime", str(RUNTIME)]
+
+
+def wait_rehearsed(server, count):
+    wait_for(lambda: server.metric("rehearsals_total") >= count, f"{count} rehearsals", 2 * SLOW)
+
+
+def wait_tried(server, count):
+    """Until all that wait have rehearsed. Those that had to be started at first have nothing to, and go."""
+    wait_rehearsed(server, count)
+    if not belljar.IN_CONTAINERS:
+        wait_for(
+            lambda: len(pids := kernels(server)) == count and all(map(has_tried, pids)),
+            f"{count} forked kernels that have tried pandas",
+            2 * SLOW,
+        )
+
+
+def has_tried(pid):
+    """A forked one has had five times as many page faults then."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return is_forked(pid) and int(fields[7]) > 1200
+
+
+def wait_forked(server):
+    """Until those that had to be started at first are gone."""
+    if not belljar.IN_CONTAINERS:
+        wait_for(lambda: (pids := kernels(server)) and all(map(is_forked, pids)), "forked kernels")
+    server.wait_ready(2)
+
+
+def test_nobody_can_tell_that_a_kernel_has_rehearsed(start):
+    """Names, numbers of cells, modules, files, descriptors, threads, warnings, garbage, figures, output."""
+    seen = []
+    for how in ("cell", "data"):
+        server = start(*with_libraries(), "--kernel-rehearsal", how)
+        wait_forked(server)
+        if how == "data":
+            wait_tried(server, 2)
+        run = server.execute(TRACES)
+        assert run.outcome == "ok" and run.stderr == "" and run.said["files"] == [], run
+        assert server.metric("hits_total") == 1
+        seen.append(json.loads(run.stdout))
+        server.stop()
+    plain, tried = (set(traces.pop("modules")) for traces in seen)
+    assert "pandas" in plain
+    if belljar.IN_CONTAINERS:  # libraries import some of their own when they are first used
+        assert plain <= tried
+    else:  # the zygote has used them
+        assert plain == tried
+    assert seen[0] == seen[1]
+    assert seen[1]["threads"][1] == 1
+
+
+def test_kernels_that_have_rehearsed_draw_their_own_numbers(start):
+    server = start(*with_libraries(), "--kernel-rehearsal", "data", "--kernel-pool-size", "4")
+    wait_tried(server, 4)
+    words = []
+    for _ in range(8):
+        words += server.execute(DRAW).stdout.split()
+    # Four each, and two of numpy's where it is imported: not in a container that was made for the call.
+    assert len(words) == len(set(words)) >= 8 * 4
+
+
+def test_a_kernel_rehearses_once_it_has_waited_and_only_if_it_is_to(start):
+    server, plain = start("--kernel-rehearsal", "data"), start("--kernel-rehearsal", "cell")
+    wait_rehearsed(server, 2)
+    plain.wait_ready(2)
+    for taken in range(1, 4):
+        assert server.execute("6 * 7").said["result"] == "42"
+        wait_rehearsed(server, 2 + taken)
+    assert server.metric("hits_total") == 3 and server.metric("failures_total") == 0
+    time.sleep(0.5)  # several times as long as it has to wait
+    assert plain.metric("rehearsals_total") == 0
+
+
+def test_a_policy_for_imports_does_not_hinder_a_rehearsal(start):
+    flags = ["--allowed-modules", "math", "--kernel-rehearsal", "data"]
+    server = start(*with_libraries(), *flags)
+    wait_rehearsed(server, 2)
+    run = server.execute("import pandas")
+    assert "not in the allowed list" in run.error and run.stdout == "", run
+    assert server.metric("failures_total") == 0
+
+
+@pytest.fixture
+def broken_numpy():
+    """Flags for kernels, started and not forked, in which numpy's first function does something else."""
+    with tempfile.TemporaryDirectory(prefix="belljar-runtime-") as made:
+        place = pathlib.Path(made)
+        place.chmod(0o755)
+        for folder in ("bin", "modules"):
+            (place / folder).mkdir()
+
+        def make(what):
+            script = place / "bin/python3"
+            script.write_text(
+                '#!/bin/sh\nexport PYTHONPATH="${0%/bin/*}/modules"\nexec /usr/bin/python3 "$@"\n'
+            )
+            script.chmod(0o755)
+            (place / "modules/numpy.py").write_text(f"def arange(*_):\n    {what}\n")
+            flags = ["--runtime", str(place), "--no-zygote", "--preload", "numpy"]
+            return [*flags, "--kernel-rehearsal", "data"]
+
+        yield make
+
+
+@pytest.mark.native_only("the interpreter is the image's")
+def test_a_kernel_that_dies_of_its_rehearsal_is_followed_by_one_without(start, broken_numpy):
+    server = start(*broken_numpy("__import__('os').abort()"))
+    wait_for(lambda: server.metric("failures_total") >= 1, "a rehearsal")
+    server.wait_ready(2)
+    assert server.execute("6 * 7").said["result"] == "42"
+    server.wait_ready(2)
+    assert server.metric("failures_total") == 1 and server.metric("rehearsals_total") == 0
+    assert server.log_text().count("was lost while it rehearsed") == 1
+
+
+@pytest.mark.native_only("the interpreter is the image's")
+def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broken_numpy):
+    server = start(*broken_numpy("__import__('time').sleep(600)"))
+    server.wait_ready(2)
+    time.sleep(1)  # one of them rehearses by now
+    for number in range(4):
+        assert server.execute(f"{number} + 1").said["result"] == str(number + 1)
+    assert server.metric("hits_total") > 0
+    wait_for(lambda: server.metric("failures_total") == 1, "the end of it")
+    server.wait_ready(2)
+    assert server.metric("rehearsals_total") == 0
+    assert server.log_text().count("was lost while it rehearsed") == 1
 
 
 # --- how many --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from driver import KernelDied
+from traces import DRAW, TRACES
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -70,6 +71,61 @@ def test_modules_can_be_imported_before_anybody_asks(start, workspace):
     seen = kernel.run("import sys; 'this' in sys.modules, 'IPython' in sys.modules")
     assert (seen.text, seen.stdout, seen.stderr) == ("(True, True)", "", "")
     assert kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()").images
+
+
+def traces_of(kernel):
+    run = kernel.run(TRACES, forget=True)
+    assert run.status == "ok", run
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("modules", [[], ["numpy", "pandas", "matplotlib.pyplot", "IPython"]])
+def test_a_rehearsal_leaves_no_trace(start, workspace, tmp_path_factory, modules):
+    kernel = start(env={"TMPDIR": str(tmp_path_factory.mktemp("tmp"))})
+    kernel.request(op="preload", id=1, modules=modules)
+    seen = [traces_of(kernel)]
+    for number in (7, 8):
+        assert kernel.request(op="rehearse", id=number) == {"op": "rehearsed", "id": number}
+        seen.append(traces_of(kernel))
+    assert seen[1] == seen[2]
+    # Libraries import some of their own modules when they are first used; a zygote has done that.
+    before, after = (set(traces.pop("modules")) for traces in seen[:2])
+    assert seen[0] == seen[1]
+    assert before <= after and bool(after - before) is bool(modules)
+    first = kernel.run("1 / 0")
+    assert (first.done["count"], first.stdout, first.stderr) == (1, "", "")
+    assert not os.listdir(workspace)
+
+
+def test_what_is_drawn_after_a_rehearsal_was_not_drawn_before(start):
+    kernel = start()
+    kernel.request(op="preload", id=1, modules=["numpy", "pandas"])
+    kernel.run("import random, numpy\nrandom.seed(1)\nnumpy.random.seed(1)")
+    words = kernel.run(DRAW).stdout.split()
+    kernel.run("random.seed(1)\nnumpy.random.seed(1)")
+    kernel.request(op="rehearse", id=2)
+    assert not set(words) & set(kernel.run(DRAW).stdout.split())
+
+
+def test_a_rehearsal_prints_nothing_and_what_is_printed_later_arrives(start):
+    kernel = start()
+    kernel.request(op="preload", id=1, modules=["numpy", "pandas", "IPython"])
+    kernel.request(op="rehearse", id=2)
+    run = kernel.run(
+        "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.system('echo sh')"
+    )
+    assert (run.stdout, run.stderr, run.displays) == ("out\nsh\n", "err\n", [])
+
+
+def test_a_rehearsal_that_fails_is_none(start):
+    """Libraries may be broken, or refused by a policy: that is for the guest to find out."""
+    kernel = start()
+    kernel.request(op="preload", id=1, modules=["numpy", "pandas"])
+    kernel.run("import numpy\nkept = numpy.arange\ndel numpy.arange")
+    policy = {"owner": "the test", "allowed": ["math"], "blocked": []}
+    kernel.request(op="configure", id=2, policies=[policy])
+    assert kernel.request(op="rehearse", id=3)["op"] == "rehearsed"
+    assert "not in the allowed list" in kernel.run("import pandas").traceback
 
 
 def test_a_reply_has_exactly_the_promised_fields(shared):

@@ -1,0 +1,132 @@
+/*
+ * Stands in for the zygote's library (src/zygote/zygote.c) in the benchmark: the same interpreter, the same layout of
+ * memory, the same fork, but into no sandbox. What a fresh sandbox takes longer than this is the price of isolation.
+ *
+ * Loaded by zygote.py as it is. fd 3 is a SOCK_SEQPACKET to bench/python.py: a byte comes with two descriptors, the
+ * child's standard output and its channel; a message goes when everything is imported.
+ */
+#include "zygote/pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT const char *zygote_open(void);
+EXPORT void zygote_seed(uint32_t *random_state, uint32_t *numpy_state);
+EXPORT int zygote_serve(const char *imported, const char *env, size_t env_len);
+EXPORT const char *zygote_environment(void);
+EXPORT size_t zygote_environment_size(void);
+
+enum { CONTROL = 3, HIDDEN = 1000, MT_WORDS = 624, MT_BYTES = 4 * MT_WORDS };
+enum { OUTPUT, CHANNEL, N_FDS };
+
+static int *tid_address;
+static uint32_t *seeds[2]; /* of random and numpy.random; NULL: none */
+
+const char *zygote_open(void)
+{
+    if (prctl(PR_GET_TID_ADDRESS, &tid_address) < 0)
+        return "the kernel does not tell where the C library keeps its thread id";
+    pages_gather();
+    return NULL;
+}
+
+void zygote_seed(uint32_t *random_state, uint32_t *numpy_state)
+{
+    seeds[0] = random_state;
+    seeds[1] = numpy_state;
+}
+
+/* A position and words, and words and a position. */
+static void seed_generators(void)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (!seeds[i] || getrandom(seeds[i] + (i == 0), MT_BYTES, 0) != MT_BYTES)
+            continue;
+        seeds[i][i == 0 ? 0 : MT_WORDS] = MT_WORDS;
+    }
+}
+
+/* 0: nobody asks any more. */
+static int next_order(int fds[N_FDS])
+{
+    char byte;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(N_FDS * sizeof(int))];
+    } control;
+    struct iovec part = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    if (recvmsg(CONTROL, &message, 0) != 1 ||
+        message.msg_controllen < CMSG_LEN(N_FDS * sizeof(int)))
+        return 0;
+    memcpy(fds, CMSG_DATA(&control.header), N_FDS * sizeof(int));
+    return 1;
+}
+
+static pid_t fork_child(void)
+{
+    struct {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+    } args = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+               .child_tid = (uintptr_t)tid_address,
+               .exit_signal = SIGCHLD };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static void be_kernel(const int fds[N_FDS])
+{
+    (void)dup2(fds[OUTPUT], 1);
+    (void)dup2(fds[OUTPUT], 2);
+    (void)dup3(fds[CHANNEL], HIDDEN + 3, O_CLOEXEC);
+    for (int fd = 0; fd < 3; fd++)
+        (void)dup3(fd, HIDDEN + fd, O_CLOEXEC);
+    (void)close_range(3, HIDDEN - 1, 0);
+    seed_generators();
+}
+
+/* Returns in children only, and 0: there is nothing more for them to do. */
+int zygote_serve(const char *imported, const char *env, size_t env_len)
+{
+    int fds[N_FDS];
+    (void)env;
+    (void)env_len;
+    pages_freeze(tid_address);
+    pages_collapse();
+    (void)send(CONTROL, imported, strlen(imported), MSG_NOSIGNAL);
+    while (next_order(fds)) {
+        if (fork_child() == 0) {
+            be_kernel(fds);
+            return 0;
+        }
+        for (int i = 0; i < N_FDS; i++)
+            close(fds[i]);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+    }
+    _exit(0);
+}
+
+const char *zygote_environment(void)
+{
+    return "";
+}
+
+size_t zygote_environment_size(void)
+{
+    return 0;
+}
