@@ -2007,6 +2007,7 @@ class Kernel:
         forget_warm_up()
         self.channel = channel
         self.streams.spare = spare
+        self.put_in_order()
         gc.collect()
         after_fork()  # as if nobody had drawn a random number, or made a temporary name
         return {"op": "rehearsed", "id": request.get("id")}
