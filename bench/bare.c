@@ -24,7 +24,8 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(uint32_t *random_state, uint32_t *numpy_state);
-EXPORT int zygote_serve(const char *imported, const char *env, size_t env_len);
+EXPORT void zygote_prepare(const char *imported, const char *env, size_t env_len);
+EXPORT int zygote_serve(void);
 EXPORT const char *zygote_environment(void);
 EXPORT size_t zygote_environment_size(void);
 
@@ -32,6 +33,7 @@ enum { CONTROL = 3, HIDDEN = 1000, MT_WORDS = 624, MT_BYTES = 4 * MT_WORDS };
 enum { OUTPUT, CHANNEL, N_FDS };
 
 static int *tid_address;
+static const char *words;  /* what was imported */
 static uint32_t *seeds[2]; /* of random and numpy.random; NULL: none */
 
 const char *zygote_open(void)
@@ -46,6 +48,14 @@ void zygote_seed(uint32_t *random_state, uint32_t *numpy_state)
 {
     seeds[0] = random_state;
     seeds[1] = numpy_state;
+}
+
+void zygote_prepare(const char *imported, const char *env, size_t env_len)
+{
+    (void)env;
+    (void)env_len;
+    words = imported;
+    pages_fill_heap();
 }
 
 /* A position and words, and words and a position. */
@@ -100,14 +110,12 @@ static void be_kernel(const int fds[N_FDS])
 }
 
 /* Returns in children only, and 0: there is nothing more for them to do. */
-int zygote_serve(const char *imported, const char *env, size_t env_len)
+int zygote_serve(void)
 {
     int fds[N_FDS];
-    (void)env;
-    (void)env_len;
-    pages_freeze(tid_address);
+    pages_freeze(/* huge= */ true);
     pages_collapse();
-    (void)send(CONTROL, imported, strlen(imported), MSG_NOSIGNAL);
+    (void)send(CONTROL, words, strlen(words), MSG_NOSIGNAL);
     while (next_order(fds)) {
         if (fork_child() == 0) {
             be_kernel(fds);
