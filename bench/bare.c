@@ -24,10 +24,8 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(uint32_t *random_state, uint32_t *numpy_state);
-EXPORT void zygote_prepare(const char *imported, const char *env, size_t env_len);
+EXPORT void zygote_prepare(const char *imported);
 EXPORT int zygote_serve(void);
-EXPORT const char *zygote_environment(void);
-EXPORT size_t zygote_environment_size(void);
 
 enum { CONTROL = 3, HIDDEN = 1000, MT_WORDS = 624, MT_BYTES = 4 * MT_WORDS };
 enum { OUTPUT, CHANNEL, N_FDS };
@@ -50,10 +48,8 @@ void zygote_seed(uint32_t *random_state, uint32_t *numpy_state)
     seeds[1] = numpy_state;
 }
 
-void zygote_prepare(const char *imported, const char *env, size_t env_len)
+void zygote_prepare(const char *imported)
 {
-    (void)env;
-    (void)env_len;
     words = imported;
     pages_fill_heap();
 }
@@ -127,14 +123,4 @@ int zygote_serve(void)
             ;
     }
     _exit(0);
-}
-
-const char *zygote_environment(void)
-{
-    return "";
-}
-
-size_t zygote_environment_size(void)
-{
-    return 0;
 }
