@@ -303,7 +303,11 @@ class Streams:
 
     def __init__(self):
         self.stdin = self.stdout = self.stderr = None
-        self.spare = []  # whatever the guest does to 0, 1 and 2, these know where they led
+        self.spare = []
+
+    def connect(self, spare):
+        """Whatever the guest does to 0, 1 and 2, these know where they led."""
+        self.spare = spare
 
     def restore_descriptors(self):
         for fd, spare in enumerate(self.spare):
@@ -2048,7 +2052,7 @@ class Kernel:
 
     def connect(self, spare, fd):
         """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
-        self.streams.spare = spare
+        self.streams.connect(spare)
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
@@ -2486,7 +2490,7 @@ def warm_up(imported):
     """Run common cells, so that a child finds their code paths specialised and their caches full."""
     directory = os.getcwd()
     with Silence(KERNEL.streams):
-        KERNEL.streams.spare = [hide_descriptor(fd) for fd in range(3)]
+        KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
         for code in WARM_UP * WARM_ROUNDS:
             KERNEL.handle({"op": "execute", "id": 0, "code": code, "options": {"files": False}})
         for code in WARM_UP_ONCE:
