@@ -2082,7 +2082,7 @@ class Kernel:
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last and self.count > 2:  # many a kernel runs one cell only, and need not be in order again
+        if last and self.count != 2:  # the first cell of many a kernel is its only one
             try:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
