@@ -312,7 +312,11 @@ class Streams:
 
     def __init__(self):
         self.stdin = self.stdout = self.stderr = None
-        self.spare = []  # whatever the guest does to 0, 1 and 2, these know where they led
+        self.spare = []
+
+    def connect(self, spare):
+        """Whatever the guest does to 0, 1 and 2, these know where they led."""
+        self.spare = spare
 
     def restore_descriptors(self):
         for fd, spare in enumerate(self.spare):
@@ -2006,7 +2010,7 @@ class Kernel:
         run_unseen(DATA_CELLS)
         forget_warm_up()
         self.channel = channel
-        self.streams.spare = spare
+        self.streams.connect(spare)
         self.put_in_order()
         gc.collect()
         after_fork()  # as if nobody had drawn a random number, or made a temporary name
@@ -2070,7 +2074,7 @@ class Kernel:
 
     def connect(self, spare, fd):
         """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
-        self.streams.spare = spare
+        self.streams.connect(spare)
         self.channel = Channel(fd)
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
@@ -2103,7 +2107,7 @@ class Kernel:
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
-        if last and self.count > 2:  # many a kernel runs one cell only, and need not be in order again
+        if last and self.count != 2:  # the first cell of many a kernel is its only one
             try:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
@@ -2514,7 +2518,7 @@ def run_unseen(cells):
     """Run those whose modules are there. What they print and display goes nowhere."""
     KERNEL.channel = None
     with Silence(KERNEL.streams):
-        KERNEL.streams.spare = [hide_descriptor(fd) for fd in range(3)]
+        KERNEL.streams.connect([hide_descriptor(fd) for fd in range(3)])
         for code in cells:
             words = re.findall(r"import (\w+(?:\.\w+)?)", code)
             if all(word in sys.modules for word in words):
