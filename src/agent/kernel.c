@@ -202,24 +202,39 @@ static void judge(struct kernel *kernel, const struct visitor *visitor)
         kernel_kill(kernel);
 }
 
-/* Whoever comes to an order that was given up finds nobody at its channel, and must not find work there
- * either. The next is at most one kernel ahead of its frames. */
-static void meet(struct kernel *kernel, const struct visitor *visitor)
+static bool is_awaited(const struct kernel *kernel)
 {
-    if (visitor->number > kernel->number)
-        kernel->early = *visitor;
-    else if (kernel->state == KERNEL_GOING && kernel->join_ns &&
-             (visitor->number == kernel->number || !visitor->number))
-        judge(kernel, visitor);
-    else if (visitor->pid && order_is_child(visitor->pid) && visitor->pid != kernel->pid)
+    return kernel->state == KERNEL_GOING && kernel->join_ns;
+}
+
+/* One kernel ahead of its frames, at most. */
+static bool is_early(const struct kernel *kernel, const struct visitor *visitor)
+{
+    return visitor->number > kernel->number ||
+           (visitor->number == kernel->number && kernel->state == KERNEL_TAKING);
+}
+
+/* Whoever comes to an order that was given up finds nobody at its channel, and must not find work there
+ * either. */
+static void turn_away(const struct kernel *kernel, const struct visitor *visitor)
+{
+    if (visitor->pid != kernel->pid && order_is_child(visitor->pid))
         (void)kill(visitor->pid, SIGKILL);
 }
 
 static void look_at_door(struct kernel *kernel)
 {
     struct visitor visitor;
-    while (order_hear(&kernel->order, &visitor))
-        meet(kernel, &visitor);
+    while (order_hear(&kernel->order, &visitor)) {
+        if (is_early(kernel, &visitor))
+            kernel->early = visitor;
+        else if (is_awaited(kernel) && (visitor.number == kernel->number || !visitor.number))
+            judge(kernel, &visitor);
+        else
+            turn_away(kernel, &visitor);
+    }
+    if (is_awaited(kernel) && kernel->early.number == kernel->number)
+        judge(kernel, &kernel->early);
 }
 
 bool kernel_may_know(struct kernel *kernel, pid_t pid)
@@ -227,18 +242,14 @@ bool kernel_may_know(struct kernel *kernel, pid_t pid)
     if (kernel->order.config->door_fd < 0)
         return false;
     look_at_door(kernel);
-    return pid == kernel->early.pid && kernel->early.number > kernel->number;
+    return pid == kernel->early.pid && is_early(kernel, &kernel->early);
 }
 
 static void step_door(struct kernel *kernel)
 {
-    if (kernel->door_ready)
+    if (kernel->door_ready || is_awaited(kernel))
         look_at_door(kernel);
-    if (kernel->state != KERNEL_GOING || !kernel->join_ns)
-        return;
-    if (kernel->early.number == kernel->number) {
-        judge(kernel, &kernel->early);
-    } else if (clock_ns() >= kernel->join_ns) {
+    if (is_awaited(kernel) && clock_ns() >= kernel->join_ns) {
         order_absent(&kernel->order, ETIMEDOUT, "wait at the door");
         kernel_kill(kernel);
     }
@@ -278,6 +289,8 @@ static void step_relay(struct kernel *kernel)
 
 static void finish(struct kernel *kernel)
 {
+    if (!kernel->session && kernel->early.number == kernel->number)
+        turn_away(kernel, &kernel->early); /* it was killed before it was let in */
     struct frame_exit exit = { .wall_ns = kernel->wall_ns, .cpu_ns = kernel->cpu_ns };
     if (!relay_finish(&kernel->relay, &exit))
         return;
