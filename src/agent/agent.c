@@ -105,18 +105,29 @@ static _Noreturn void die(const char *what, int code)
 
 /*** the dead ***/
 
+/* The next of them; 0: none; -1: nobody is left. */
+static pid_t next_dead(void)
+{
+    siginfo_t info = { 0 };
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ? -1 : info.si_pid;
+}
+
 static void reap(void)
 {
     agent.reap_more = true;
     for (int i = 0; i < REAP_PER_TURN; i++) {
         int status;
         struct rusage usage;
-        pid_t pid = wait4(-1, &status, WNOHANG, &usage);
+        pid_t pid = next_dead();
         if (pid <= 0) {
-            agent.childless = pid < 0 && errno == ECHILD;
+            agent.childless = pid < 0;
             agent.reap_more = false;
             return;
         }
+        if (kernel_may_know(&agent.kernel, pid))
+            return; /* the next turn knows */
+        if (wait4(pid, &status, WNOHANG, &usage) != pid)
+            return; /* cannot be */
         if (!files_reaped(&agent.files, pid) && !kernel_reaped(&agent.kernel, pid, status, &usage))
             run_reaped(&agent.run, pid, status, &usage);
     }
@@ -260,8 +271,8 @@ static bool kernel_is_quiet(void)
     const struct kernel *kernel = &agent.kernel;
     if (kernel->state != KERNEL_GOING)
         return kernel->state == KERNEL_NONE;
-    return kernel->pid && kernel->cell == CELL_OUTSIDE && !kernel->said_left &&
-           !kernel->said.head_len && !kernel->talk.len && !kernel->talk.ask;
+    return kernel->pid && kernel->relay.cell == CELL_OUTSIDE && !kernel->relay.said_left &&
+           !kernel->relay.said.head_len && !kernel->talk.len && !kernel->talk.ask;
 }
 
 static bool is_quiet(void)
@@ -282,9 +293,9 @@ static void interrupt_kernel(void)
         kernel->state = KERNEL_ENDING;
     } else if (agent.talk.said.head_len) { /* nobody will say the rest of that message */
         kernel_kill(kernel);
-    } else if (kernel->state == KERNEL_GOING && kernel->cell != CELL_OUTSIDE) {
+    } else if (kernel->state == KERNEL_GOING && kernel->relay.cell != CELL_OUTSIDE) {
         kernel_interrupt(kernel);
-        if (!agent.talk.in_cell && kernel->cell != CELL_CLOSING)
+        if (!agent.talk.in_cell && kernel->relay.cell != CELL_CLOSING)
             (void)kernel_cell_end(kernel); /* of a cell that was never said */
     }
 }
@@ -338,7 +349,7 @@ static void tell_idle(void)
                                                   .kernel = kernel ? agent.kernel.number : 0,
                                                   .cells = kernel ? agent.talk.cells : 0,
                                                   .lost = agent.had_kernel && !kernel });
-    if (!wire_send(&agent.wire, FRAME_IDLE, 0, payload, sizeof(payload)))
+    if (!wire_say(&agent.wire, FRAME_IDLE, 0, payload, sizeof(payload)))
         return;
     agent.idle_due = false;
     agent.patience_ns = 0;
@@ -388,7 +399,7 @@ static int take_ping(const struct frame *frame)
 {
     if (frame->len > 8)
         return -EPROTO;
-    return wire_send(&agent.wire, FRAME_PONG, 0, frame->payload, frame->len) ? 0 : -ENOBUFS;
+    return wire_say(&agent.wire, FRAME_PONG, 0, frame->payload, frame->len) ? 0 : -ENOBUFS;
 }
 
 static int take_count(const struct frame *frame)
@@ -407,7 +418,7 @@ static void tell_counts(void)
         return;
     counts_read(&counts);
     frame_counts_put(payload, &counts);
-    agent.count_asked = !wire_send(&agent.wire, FRAME_COUNTS, 0, payload, sizeof(payload));
+    agent.count_asked = !wire_say(&agent.wire, FRAME_COUNTS, 0, payload, sizeof(payload));
 }
 
 static int take_keep(const struct frame *frame)
@@ -660,7 +671,7 @@ static void say_hello(void)
 {
     char hello[FRAME_HELLO_SIZE];
     frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
-    (void)wire_send(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
+    (void)wire_say(&agent.wire, FRAME_READY, 0, hello, sizeof(hello)); /* it is empty */
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
 }
 

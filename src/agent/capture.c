@@ -19,6 +19,7 @@ void capture_init(struct capture *capture, enum frame_stream stream)
 void capture_begin(struct capture *capture, int fd, uint64_t head_bytes, uint64_t tail_bytes)
 {
     capture->fd = fd;
+    capture->ended = false;
     capture->head_left = head_bytes;
     capture->total = capture->tail_total = capture->mark = 0;
     capture->tail_max = (size_t)tail_bytes;
@@ -38,14 +39,18 @@ static bool blocked(const struct capture *capture, struct wire *wire)
 void capture_poll(struct capture *capture, struct wire *wire, struct pollset *set, bool all)
 {
     bool wanted = all || capture->total < capture->mark;
-    pollset_add(set, capture->fd, wanted && !blocked(capture, wire) ? POLLIN : 0, &capture->ready);
+    wanted &= !capture->ended && !blocked(capture, wire);
+    pollset_add(set, capture->fd, wanted ? POLLIN : 0, &capture->ready);
 }
 
-static ssize_t read_head(struct capture *capture, struct wire *wire, uint32_t number)
+static size_t at_most(size_t len, uint64_t most)
 {
-    size_t room = wire_room(wire);
-    if (room > capture->head_left)
-        room = (size_t)capture->head_left;
+    return len < most ? len : (size_t)most;
+}
+
+static ssize_t read_head(struct capture *capture, struct wire *wire, uint32_t number, uint64_t most)
+{
+    size_t room = at_most(at_most(wire_room(wire), capture->head_left), most);
     ssize_t n = read(capture->fd, wire_payload(wire), room);
     if (n > 0) {
         wire_commit(wire, frame_of(capture), number, (size_t)n);
@@ -54,39 +59,60 @@ static ssize_t read_head(struct capture *capture, struct wire *wire, uint32_t nu
     return n;
 }
 
+/* Pages of its own, which most streams never need. Without memory for them there is no tail. */
+static void need_ring(struct capture *capture)
+{
+    if (capture->ring || !capture->tail_max)
+        return;
+    void *ring =
+        mmap(NULL, FRAME_TAIL_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring == MAP_FAILED)
+        capture->tail_max = 0;
+    else
+        capture->ring = ring;
+}
+
 /* Over the oldest bytes, up to the ring's end: the next read goes on at its beginning. */
-static ssize_t read_tail(struct capture *capture)
+static ssize_t read_tail(struct capture *capture, uint64_t most)
 {
     static char nowhere[FRAME_PAYLOAD_MAX];
+    need_ring(capture);
     size_t max = capture->tail_max;
     size_t at = max ? (size_t)(capture->tail_total % max) : 0;
-    ssize_t n = max ? read(capture->fd, capture->ring + at, max - at)
-                    : read(capture->fd, nowhere, sizeof(nowhere));
+    ssize_t n = max ? read(capture->fd, capture->ring + at, at_most(max - at, most))
+                    : read(capture->fd, nowhere, at_most(sizeof(nowhere), most));
     if (n > 0)
         capture->tail_total += (uint64_t)n;
     return n;
 }
 
-bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number)
+/* Up to `enough` bytes in all. */
+static bool drain(struct capture *capture, struct wire *wire, uint32_t number, uint64_t enough)
 {
-    for (int i = 0; i < READS_PER_TURN; i++) {
-        if (capture->fd < 0)
+    for (int i = 0; i < READS_PER_TURN && capture->total < enough; i++) {
+        if (capture->fd < 0 || capture->ended)
             return true;
         if (blocked(capture, wire)) {
             wire->starved = true;
             return false;
         }
-        ssize_t n = capture->head_left ? read_head(capture, wire, number) : read_tail(capture);
+        uint64_t most = enough - capture->total;
+        ssize_t n =
+            capture->head_left ? read_head(capture, wire, number, most) : read_tail(capture, most);
         if (n < 0)
             return errno != EINTR;
         if (n == 0) {
-            close(capture->fd);
-            capture->fd = -1;
+            capture->ended = true;
             return true;
         }
         capture->total += (uint64_t)n;
     }
     return false;
+}
+
+bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number)
+{
+    return drain(capture, wire, number, UINT64_MAX);
 }
 
 void capture_mark(struct capture *capture)
@@ -99,7 +125,7 @@ void capture_mark(struct capture *capture)
 
 bool capture_reach(struct capture *capture, struct wire *wire, uint32_t number)
 {
-    return capture->total >= capture->mark || capture_drain(capture, wire, number) ||
+    return capture->total >= capture->mark || drain(capture, wire, number, capture->mark) ||
            capture->total >= capture->mark;
 }
 
@@ -111,7 +137,7 @@ bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number)
         struct frame_gap gap = { .stream = capture->stream, .bytes = capture->tail_total - kept };
         char payload[FRAME_GAP_SIZE];
         frame_gap_put(payload, &gap);
-        if (gap.bytes && !wire_send(wire, FRAME_GAP, number, payload, sizeof(payload)))
+        if (gap.bytes && !wire_say(wire, FRAME_GAP, number, payload, sizeof(payload)))
             return false;
         capture->flushing = true;
         capture->tail_len = kept;
@@ -125,7 +151,7 @@ bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number)
             len = max - at;
         if (len > FRAME_PAYLOAD_MAX)
             len = FRAME_PAYLOAD_MAX;
-        if (!wire_send(wire, frame_of(capture), number, capture->ring + at, (size_t)len))
+        if (!wire_say(wire, frame_of(capture), number, capture->ring + at, (size_t)len))
             return false;
         capture->tail_sent += len;
     }
@@ -140,14 +166,17 @@ bool capture_finish(struct capture *capture, struct wire *wire, uint32_t number)
 
 static void give_memory_back(struct capture *capture)
 {
-    if (capture->tail_total)
-        (void)madvise(capture->ring, sizeof(capture->ring), MADV_DONTNEED); /* only thrift */
+    if (capture->ring)
+        (void)munmap(capture->ring, FRAME_TAIL_MAX);
+    capture->ring = NULL;
 }
 
 void capture_again(struct capture *capture, uint64_t head_bytes, uint64_t tail_bytes)
 {
+    bool ended = capture->ended;
     give_memory_back(capture);
     capture_begin(capture, capture->fd, head_bytes, tail_bytes);
+    capture->ended = ended;
 }
 
 void capture_end(struct capture *capture)

@@ -10,7 +10,8 @@
 #include "agent/wire.h"
 
 struct capture {
-    int fd; /* the reading end; -1: ended or not begun */
+    int fd;     /* the reading end; -1: not begun */
+    bool ended; /* nobody has the other end any more */
     short ready;
     enum frame_stream stream;
     uint64_t head_left;
@@ -20,7 +21,7 @@ struct capture {
     uint64_t mark;                /* see capture_mark() */
     uint64_t tail_sent, tail_len; /* while flushing */
     bool flushing;
-    char ring[FRAME_TAIL_MAX] __attribute__((aligned(4096)));
+    char *ring; /* NULL: not needed yet */
 };
 
 void capture_init(struct capture *capture, enum frame_stream stream);
@@ -35,16 +36,16 @@ bool capture_drain(struct capture *capture, struct wire *wire, uint32_t number);
 
 /* Notes how much is in the pipe now. */
 void capture_mark(struct capture *capture);
-/* Reads a bounded amount, up to the mark and perhaps beyond. True when that has been reached. */
+/* Reads a bounded amount, up to the mark. True when that has been reached. */
 bool capture_reach(struct capture *capture, struct wire *wire, uint32_t number);
 
 /* Sends gap and tail; nothing may be read meanwhile. True when all of it is in the wire. */
 bool capture_flush(struct capture *capture, struct wire *wire, uint32_t number);
 /* capture_reach(), then capture_flush(). */
 bool capture_finish(struct capture *capture, struct wire *wire, uint32_t number);
-/* All counts anew; the pipe stays. Gives the ring's memory back. */
+/* All counts anew; the pipe stays. Gives the ring back. */
 void capture_again(struct capture *capture, uint64_t head_bytes, uint64_t tail_bytes);
-/* Closes and gives the ring's memory back. */
+/* Closes, and gives the ring back. */
 void capture_end(struct capture *capture);
 
 #endif

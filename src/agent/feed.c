@@ -77,7 +77,7 @@ void feed_push(struct feed *feed)
 
 void feed_ask(struct feed *feed, struct wire *wire, uint8_t more_type, uint32_t number)
 {
-    if (feed->ask && wire_send(wire, more_type, number, NULL, 0))
+    if (feed->ask && wire_say(wire, more_type, number, NULL, 0))
         feed->ask = false;
 }
 

@@ -128,7 +128,7 @@ static bool pass_on(struct files *files, struct file *file)
             answer(file, EIO);
             return false;
         }
-        if (!wire_send(files->wire, frame.type, frame.number, frame.payload, frame.len))
+        if (!wire_say(files->wire, frame.type, frame.number, frame.payload, frame.len))
             return false;
         file->in_len -= (size_t)n;
         memmove(file->in, file->in + n, file->in_len);
@@ -154,7 +154,7 @@ static void finish(struct files *files, struct file *file)
 {
     char payload[FRAME_FILE_END_SIZE];
     frame_file_end_put(payload, &file->end);
-    if (!wire_send(files->wire, FRAME_FILE_END, file->number, payload, sizeof(payload)))
+    if (!wire_say(files->wire, FRAME_FILE_END, file->number, payload, sizeof(payload)))
         return;
     if (file->pid)
         files->dying[files->n_dying++] = file->pid; /* start() has seen to the room */

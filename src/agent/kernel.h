@@ -2,41 +2,29 @@
  * kernel: one process that stays while runs come and go, and what is said with it.
  *
  *   NONE → TAKING     announced; arguments and code arrive
- *        → GOING      forked, or called in from the door (door.h), and then without a pid until it has
- *                     come; the channel is passed on in both directions, output is captured
+ *        → GOING      forked, or awaited at the door, and then without a pid until it has come
  *        → ENDING     its process has ended, or must. The loop (agent.c) kills what it has started, and
  *                     says when that is done
  *        → FLUSHING   what is left in channel and pipes, then the exit frame
  *        → NONE
  *
- * Its output belongs to cells. Before bytes of the channel are passed on, everything is that was in the
- * pipes when those bytes were there: so what was printed before a message comes before it. That holds
- * within a cell; outside, output is kept in the captures' rings and begins the next cell.
+ * What a kernel says and prints is the relay's business (relay.h), and what it is told goes in one chunk at a
+ * time: the agent holds no more than that, whatever the kernel does. That there is room for another chunk is
+ * told with something else, unless the server seems to wait for it: a wake-up costs as much as a short cell.
  *
- *   OUTSIDE → LEADING   a cell has begun: what was written until then is sent, as far as it was kept
- *           → INSIDE    head and tail, as in a run
- *           → CLOSING   the kernel has said its last word, or the server wants the end: up to where the
- *                       pipes are now, the tails, the totals
- *           → OUTSIDE
- *
- * The channel is read only when the wire has room, and written one chunk at a time: the agent holds no
- * more than that, whatever the kernel does.
- *
- * Most cells are short, and each time somebody wakes up costs as much as what they do. So output of the
- * first moment of a cell is left in the pipes, to be sent with the kernel's last word; and that there is
- * room for another chunk is told with something else, unless the server seems to wait for it.
+ * A kernel that joins (door.h) has the server at the other end of its channel and pipes. Of that one the
+ * agent only knows who it is, and how it ends.
  */
 #ifndef BELLJAR_AGENT_KERNEL_H
 #define BELLJAR_AGENT_KERNEL_H
 
-#include "agent/capture.h"
 #include "agent/feed.h"
 #include "agent/order.h"
+#include "agent/relay.h"
 
 #include <sys/resource.h>
 
 enum kernel_state { KERNEL_NONE, KERNEL_TAKING, KERNEL_GOING, KERNEL_ENDING, KERNEL_FLUSHING };
-enum kernel_cell { CELL_OUTSIDE, CELL_LEADING, CELL_INSIDE, CELL_CLOSING };
 
 struct kernel {
     struct wire *wire;
@@ -48,29 +36,16 @@ struct kernel {
 
     uint64_t join_ns; /* until when somebody must have come to the door; 0: nobody is awaited */
     short door_ready;
+    bool door_shut;
+    struct visitor early; /* has come before its frames have */
     bool interrupt_later; /* as soon as it has come */
 
     pid_t pid;     /* 0: none yet, none, or reaped */
     pid_t session; /* its first pid, also when it is dead: what it started may still be in it */
     int status;    /* as wait() says it */
-    bool flooded;
     uint64_t start_ns, wall_ns, cpu_ns;
 
-    enum kernel_cell cell;
-    struct frame_cell limits; /* of this cell, or of the last */
-    bool close_asked;         /* as soon as it is INSIDE */
-    uint64_t cell_start_ns, cell_cpu_ns;
-    uint64_t quiet_ns;           /* until when its output can wait */
-    uint64_t kept_out, kept_err; /* bytes from outside that count in this cell */
-    struct capture out, err;
-
-    int channel_fd; /* to read; `talk` has its own for writing. -1: closed */
-    short channel_ready;
-    uint64_t closed_ns;       /* when the other end of the channel went away; 0: it has not */
-    size_t said_left;         /* bytes in the channel that may be passed on */
-    struct frame_follow said; /* the messages in them */
-    bool last_look;           /* FLUSHING: no more than these */
-    bool last_mark;           /* FLUSHING: and no more output than is marked */
+    struct relay relay;
     struct feed talk;
     bool ask_soon;   /* the server waits to say something */
     uint64_t ask_ns; /* when to ask for it at the latest, while talk.ask */
@@ -91,6 +66,8 @@ void kernel_kill(struct kernel *kernel);
 /* It has to go for a reason that the exit frame tells. */
 void kernel_give_up(struct kernel *kernel, int code, const char *why);
 
+/* A dead child that nobody knows: true when it is to be kept until frames tell that it is the kernel. */
+bool kernel_may_know(struct kernel *kernel, pid_t pid);
 /* True when the process was the kernel. */
 bool kernel_reaped(struct kernel *kernel, pid_t pid, int status, const struct rusage *usage);
 /* While ENDING: it and what it started are dead. */

@@ -13,14 +13,12 @@ struct link_stream_handle {
     struct link *link; /* NULL: the link has let go */
 };
 
-/* Whatever comes from the loop stands between these: callbacks may free the link, which then lives until
- * the last of them has returned. */
-static void enter(struct link *link)
+void link_enter(struct link *link)
 {
     link->depth++;
 }
 
-static void leave(struct link *link)
+void link_leave(struct link *link)
 {
     if (--link->depth == 0 && link->freed)
         free(link);
@@ -65,13 +63,13 @@ void link_free(struct link *link)
 {
     if (!link || link->freed)
         return;
-    enter(link);
+    link_enter(link);
     link->freed = true;
     close_stream(link);
     link_run_broken(link);
     link_kernel_broken(link);
     link_file_broken(link, ECANCELED);
-    leave(link);
+    link_leave(link);
 }
 
 static bool at_rest(const struct link *link)
@@ -107,9 +105,9 @@ static void written(uv_write_t *request, int status)
     struct link *link = stream->link;
     if (status == 0 || status == UV_ECANCELED || !link)
         return;
-    enter(link);
+    link_enter(link);
     link_break(link, "the agent does not read any more");
-    leave(link);
+    link_leave(link);
 }
 
 void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *payload, size_t len)
@@ -174,6 +172,8 @@ void link_release(struct link *link)
         link_write(link, &held);
     else
         buf_done(&held);
+    if (link->kernel.direct)
+        link_direct_send(link);
 }
 
 void link_keep(struct link *link, uint64_t keep_ms, uint64_t grace_ms)
@@ -293,9 +293,11 @@ static const char *take(struct link *link, const struct frame *frame)
     case FRAME_SAID:
     case FRAME_TALK_MORE:
     case FRAME_CELL_DONE:
-        return link->kernel.active && frame->number == link->kernel.number
-                   ? link_kernel_take(link, frame)
-                   : link_run_take(link, frame);
+        if (!link->kernel.active || frame->number != link->kernel.number)
+            return link_run_take(link, frame);
+        if (link->kernel.direct && frame->type != FRAME_EXIT)
+            return "the agent spoke for a kernel that speaks for itself";
+        return link_kernel_take(link, frame);
     case FRAME_FILE_DATA:
     case FRAME_FILE_MORE:
     case FRAME_FILE_END:
@@ -339,7 +341,7 @@ static void received(uv_stream_t *handle, ssize_t len, const uv_buf_t *bytes)
     struct link *link = container_of((uv_pipe_t *)handle, struct link_stream_handle, pipe)->link;
     if (!link || len == 0)
         return;
-    enter(link);
+    link_enter(link);
     if (len == UV_EOF)
         link_break(link, "the agent has closed the stream");
     else if (len < 0)
@@ -348,7 +350,7 @@ static void received(uv_stream_t *handle, ssize_t len, const uv_buf_t *bytes)
         assert(!"what was left over is less than one frame");
     else
         take_frames(link);
-    leave(link);
+    link_leave(link);
 }
 
 static bool count_overdue(const struct link *link)
@@ -359,10 +361,10 @@ static bool count_overdue(const struct link *link)
 static void lose_patience(void *data)
 {
     struct link *link = data;
-    enter(link);
+    link_enter(link);
     if (!link->ready || count_overdue(link) || link_file_overdue(link))
         link_break(link, "the agent does not answer");
-    leave(link);
+    link_leave(link);
 }
 
 /*** making ***/

@@ -118,6 +118,9 @@ void link_kill(struct link *link);      /* SIGKILL to everything the run started
  *                               on_cell_end. 2 to 4 are repeated
  *   5. link_kernel_kill(), or it ends by itself: on_exit
  *
+ * A kernel can also be one that joins: then the agent knows who it is and how it ends, and no more; the link
+ * itself has the other ends of channel and pipes.
+ *
  * What it wrote before a message comes before that message. What it writes outside of cells, its
  * start included, is kept as far as the last tail_bytes reach and comes first in the next cell, or
  * before on_exit; a gap before it says how much is missing. Beyond the last flood_bytes nothing is
@@ -129,15 +132,29 @@ enum {
     LINK_KERNEL_MESSAGE_MAX = 32 * 1024 * 1024,
 };
 
+/* What a kernel is spoken to by, of one side; -1: none. */
+struct link_pipes {
+    int channel, out, err;
+};
+#define LINK_PIPES_NONE                                                                            \
+    {                                                                                              \
+        .channel = -1, .out = -1, .err = -1                                                        \
+    }
+/* -EMFILE also when descriptors are only scarce. */
+int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, struct err *err);
+void link_pipes_close(struct link_pipes *pipes);
+
 struct link_kernel_spec {
     const char *const *argv; /* as for a run; argv[0] is searched in the sandbox's PATH */
     const char *const *env;  /* as for a run */
     const char *cwd;         /* "" : /workspace */
     const char *source;      /* written to LINK_KERNEL_PATH until the kernel ends; NULL: none */
     size_t source_len;
-    bool
-        joined; /* a process waits at the agent's door (engine.h: sandbox_add_kernel) to be it; argv
-                    is then what it was started with, and no source is needed */
+    struct link_pipes
+        *joined; /* our ends, which are taken in any case: somebody comes to be it (engine.h:
+                                  sandbox_add_kernel) and has the others. argv is then what it was started
+                                  with; environment and directory are its own, and no source is needed.
+                                  NULL: the agent starts it */
 };
 
 struct link_kernel_events {
@@ -170,6 +187,10 @@ int link_kernel_cell(struct link *link, uint64_t head_bytes, uint64_t tail_bytes
  * -ENOENT without a kernel, -EINVAL without a cell, or asked twice. */
 typedef void link_cell_fn(const struct link_exit *totals, void *data);
 int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *data, struct err *err);
+/* By which somebody who is to be it comes to the agent. After link_kernel_start(). */
+uint32_t link_kernel_number(const struct link *link);
+/* Nobody will come to be it: on_exit follows, with `absent`. */
+void link_kernel_absent(struct link *link);
 void link_kernel_interrupt(struct link *link); /* SIGINT to the kernel's process alone */
 void link_kernel_kill(struct link *link);      /* SIGKILL to it and what it has started */
 /* Between link_kernel_start() and on_exit. */

@@ -14,8 +14,8 @@ enum { LENGTH = FRAME_MESSAGE_HEAD };
 
 /*** asking ***/
 
-int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
-                      const struct link_kernel_events *events, void *data, struct err *err)
+static int start(struct link *link, const struct link_kernel_spec *spec,
+                 const struct link_kernel_events *events, void *data, struct err *err)
 {
     if (!link->stream)
         return err_set(err, EPIPE, "the sandbox is gone");
@@ -28,7 +28,7 @@ int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
         .flood_bytes = LINK_KERNEL_FLOOD,
         .code_len = spec->source ? spec->source_len : 0,
         .has_code = spec->source != NULL,
-        .joined = spec->joined,
+        .joined = spec->joined != NULL,
     };
     auto_buf args = BUF_INIT(FRAME_ARGS_MAX);
     int r = link_collect_args(spec->argv, spec->env, spec->cwd, &args, &frame, err);
@@ -46,10 +46,27 @@ int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
         .said = BUF_INIT(LENGTH + LINK_KERNEL_MESSAGE_MAX),
         .kept_bytes = LINK_KERNEL_KEPT,
     };
+    if (spec->joined) {
+        const struct link_pipes ours = *spec->joined;
+        *spec->joined = (struct link_pipes)LINK_PIPES_NONE;
+        r = link_direct_begin(link, &ours, err);
+        link->kernel.active = r == 0;
+    }
+    if (r < 0)
+        return r;
     struct buf out = BUF_INIT(BUF_NO_CEILING);
     link_add_program(&out, FRAME_KERNEL, link->kernel.number, &frame, &args, spec->source);
     link_write(link, &out);
     return 0;
+}
+
+int link_kernel_start(struct link *link, const struct link_kernel_spec *spec,
+                      const struct link_kernel_events *events, void *data, struct err *err)
+{
+    int r = start(link, spec, events, data, err);
+    if (spec->joined)
+        link_pipes_close(spec->joined); /* unless they have been taken */
+    return r;
 }
 _Static_assert((int)LINK_KERNEL_SOURCE_MAX == (int)FRAME_SOURCE_MAX, "the agent takes as much");
 
@@ -62,22 +79,31 @@ static void say(struct link *link, uint8_t type, const void *payload, size_t len
     link_write(link, &out);
 }
 
+void link_kernel_sent(struct link *link)
+{
+    struct link_kernel_state *kernel = &link->kernel;
+    buf_done(&kernel->talk);
+    kernel->talk = BUF_INIT(LINK_KERNEL_QUEUE);
+    kernel->talk_at = 0;
+}
+
 /* One chunk at a time, when the agent has passed on the last. */
 static void send_talk(struct link *link)
 {
     struct link_kernel_state *kernel = &link->kernel;
     size_t left = kernel->talk.len - kernel->talk_at;
+    if (kernel->direct) {
+        link_direct_send(link);
+        return;
+    }
     if (!kernel->talk_asked || !left)
         return;
     size_t len = left < FRAME_PAYLOAD_MAX ? left : FRAME_PAYLOAD_MAX;
     say(link, FRAME_TALK, kernel->talk.data + kernel->talk_at, len);
     kernel->talk_asked = false;
     kernel->talk_at += len;
-    if (kernel->talk_at == kernel->talk.len) {
-        buf_done(&kernel->talk);
-        kernel->talk = BUF_INIT(LINK_KERNEL_QUEUE);
-        kernel->talk_at = 0;
-    }
+    if (kernel->talk_at == kernel->talk.len)
+        link_kernel_sent(link);
 }
 
 int link_kernel_send(struct link *link, const char *json, size_t len, struct err *err)
@@ -119,6 +145,10 @@ int link_kernel_cell(struct link *link, uint64_t head_bytes, uint64_t tail_bytes
     const struct frame_cell cell = { .head_bytes = head_bytes,
                                      .tail_bytes = tail_bytes,
                                      .flood_bytes = flood_bytes };
+    if (kernel->direct) {
+        link_direct_cell(link, &cell);
+        return 0;
+    }
     char payload[FRAME_CELL_SIZE];
     frame_cell_put(payload, &cell);
     say(link, FRAME_CELL, payload, sizeof(payload));
@@ -135,7 +165,9 @@ int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *dat
     kernel->cell_ends = true;
     kernel->on_cell_end = on_cell_end;
     kernel->cell_data = data;
-    if (!kernel->said_last) /* else the agent knows */
+    if (!kernel->said_last && kernel->direct)
+        link_direct_cell_end(link);
+    else if (!kernel->said_last) /* else the agent knows */
         say(link, FRAME_CELL_END, NULL, 0);
     return 0;
 }
@@ -147,7 +179,20 @@ void link_kernel_interrupt(struct link *link)
 
 void link_kernel_kill(struct link *link)
 {
+    if (link->kernel.direct)
+        link_direct_stop(link);
     say(link, FRAME_KILL, NULL, 0);
+}
+
+void link_kernel_absent(struct link *link)
+{
+    link->kernel.given_up = link->kernel.active;
+    link_kernel_kill(link);
+}
+
+uint32_t link_kernel_number(const struct link *link)
+{
+    return link->kernel.number;
 }
 
 bool link_kernel_alive(const struct link *link)
@@ -173,6 +218,7 @@ static const char *take_output(struct link *link, enum link_stream stream,
     if (!frame->len || frame->len > most - output->bytes)
         return "the agent sent more output than it may";
     output->bytes += frame->len;
+    kernel->spoke = true;
     if (kernel->events.on_output)
         kernel->events.on_output(stream, frame->payload, frame->len, kernel->data);
     return NULL;
@@ -201,9 +247,11 @@ static bool counts_agree(const struct link_kernel_state *kernel, const struct fr
 
 /*** messages ***/
 
-static void break_kernel(struct link *link, const char *how)
+void link_kernel_break(struct link *link, const char *how)
 {
     struct link_kernel_state *kernel = &link->kernel;
+    if (kernel->broken[0])
+        return; /* the first counts */
     (void)snprintf(kernel->broken, sizeof(kernel->broken), "%s", how);
     buf_done(&kernel->said);
     link_kernel_kill(link);
@@ -235,7 +283,7 @@ static size_t add_said(struct link *link, const char *bytes, size_t len)
             char how[64];
             (void)snprintf(how, sizeof(how), "the kernel sent a message of %lu bytes",
                            (unsigned long)length);
-            break_kernel(link, how);
+            link_kernel_break(link, how);
         }
     }
     return part;
@@ -247,6 +295,7 @@ static const char *take_said(struct link *link, const struct frame *frame)
     uint32_t number = kernel->number;
     if (!frame->len)
         return "the agent passed on nothing";
+    kernel->spoke = true;
     /* A callback may free the link, whose frame this is then no more. */
     for (size_t at = 0;
          at < frame->len && kernel->active && kernel->number == number && !kernel->broken[0];) {
@@ -291,7 +340,7 @@ static const char *take_cell_done(struct link *link, const struct frame *frame)
     kernel->head_bytes = kernel->tail_bytes = 0;
     kernel->out = kernel->err = (struct link_kernel_output){ 0 };
     if (!asked && !kernel->broken[0]) /* what it called its last word was none to us */
-        break_kernel(link, "the kernel ended a cell without a result");
+        link_kernel_break(link, "the kernel ended a cell without a result");
     else if (asked && kernel->on_cell_end)
         kernel->on_cell_end(&totals, kernel->cell_data); /* may begin the next, or free the link */
     return NULL;
@@ -301,6 +350,7 @@ static void end_kernel(struct link *link, const struct link_exit *exit)
 {
     struct link_kernel_state *kernel = &link->kernel;
     kernel->active = false;
+    link_direct_free(link);
     buf_done(&kernel->talk);
     buf_done(&kernel->said);
     if (kernel->events.on_exit)
@@ -319,16 +369,25 @@ static const char *take_exit(struct link *link, const struct frame *frame)
     struct frame_exit said;
     if (frame_exit_get(frame, &said) < 0)
         return "the agent sent an exit that is none";
+    if (kernel->direct && (said.stdout_bytes || said.stderr_bytes || said.flooded))
+        return "the agent counted what it cannot see";
+    if (kernel->direct && !link_direct_finish(link, &said))
+        return NULL;
     if (!counts_agree(kernel, &said))
         return "the agent lost count of the output";
     struct link_exit exit;
     link_read_exit(&said, kernel->start_ns, &exit);
+    /* Of one that has been somebody the agent knows how long; the other ends were closed before. */
+    bool nobody = kernel->direct && kernel->broken[0] && !said.wall_ns;
+    exit.absent |= kernel->given_up || nobody;
+    exit.absent &= !kernel->spoke; /* whatever the agent has seen, it has begun to work */
     if (kernel->broken[0])
         (void)snprintf(exit.failure, sizeof(exit.failure), "%s", kernel->broken);
     end_kernel(link, &exit);
     return NULL;
 }
 
+/* From the agent, or from link_direct.c in its stead. */
 const char *link_kernel_take(struct link *link, const struct frame *frame)
 {
     switch (frame->type) {

@@ -1,7 +1,7 @@
 /*
  * link_private: what the files of the server's end share. link.c moves frames and knows when the
  * stream is broken; link_run.c, link_kernel.c and link_file.c hold what is open and judge what comes
- * for it.
+ * for it. link_direct.c has what comes from a kernel without the agent.
  */
 #ifndef BELLJAR_AGENT_LINK_PRIVATE_H
 #define BELLJAR_AGENT_LINK_PRIVATE_H
@@ -54,7 +54,10 @@ struct link_kernel_state {
     uint32_t number;
     struct link_kernel_events events;
     void *data;
-    char broken[100]; /* "" or how it broke the rules; it is being killed for that */
+    struct link_direct *direct; /* NULL: all goes through the agent */
+    bool given_up;              /* nobody will come to be it */
+    bool spoke;                 /* it has said or printed something */
+    char broken[100];           /* "" or how it broke the rules; it is being killed for that */
     uint64_t start_ns;
 
     struct buf talk; /* messages to it; sent up to talk_at */
@@ -110,6 +113,10 @@ void link_add_frame(struct buf *out, uint8_t type, uint32_t number, const void *
 void link_add_frames(struct buf *out, uint8_t type, uint32_t number, const char *bytes, size_t len);
 /* Takes the bytes. */
 void link_write(struct link *link, struct buf *out);
+/* Whatever comes from the loop stands between these: callbacks may free the link, which then lives until
+ * the last of them has returned. */
+void link_enter(struct link *link);
+void link_leave(struct link *link);
 /* Ends all that is open, then tells the owner, once. Only below a callback of the loop. */
 void link_break(struct link *link, const char *why);
 
@@ -134,6 +141,25 @@ void link_run_broken(struct link *link);
 
 const char *link_kernel_take(struct link *link, const struct frame *frame);
 void link_kernel_broken(struct link *link);
+/* It has broken the rules, in these words: kills it. */
+void link_kernel_break(struct link *link, const char *how);
+/* All that was to be said to it has been. */
+void link_kernel_sent(struct link *link);
+
+/*** link_direct.c ***/
+
+/* For a kernel that is active but for this. Takes the descriptors, also when it fails. */
+int link_direct_begin(struct link *link, const struct link_pipes *ours, struct err *err);
+/* NULL is fine. */
+void link_direct_free(struct link *link);
+/* What waits in kernel.talk. */
+void link_direct_send(struct link *link);
+void link_direct_cell(struct link *link, const struct frame_cell *limits);
+void link_direct_cell_end(struct link *link);
+/* It is being killed: nothing is read before it is dead. */
+void link_direct_stop(struct link *link);
+/* It is dead: takes what is left, and puts bytes and flood into *ret. False: it is nobody's any more. */
+bool link_direct_finish(struct link *link, struct frame_exit *ret);
 
 /*** link_file.c ***/
 

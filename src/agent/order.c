@@ -204,113 +204,50 @@ bool order_launch(struct order *order, bool with_channel, struct process *ret)
 
 /*** the door ***/
 
-/* Environment and directory as they cross it; their length, or -E2BIG. */
-static ssize_t put_words(const struct order *order, char *out, struct door_order *ret)
+bool order_hear(const struct order *order, struct visitor *ret)
 {
-    size_t at = 0;
-    for (const char *const *var = order->env; *var; var++) {
-        size_t len = strlen(*var) + 1;
-        if (len > DOOR_ENV_MAX - at)
-            return -E2BIG;
-        memcpy(out + at, *var, len);
-        at += len;
-    }
-    ret->env_len = (uint32_t)at;
-    size_t len = strlen(order->cwd) + 1;
-    if (len > DOOR_CWD_MAX)
-        return -E2BIG;
-    ret->cwd_len = (uint32_t)len;
-    memcpy(out + at, order->cwd, len);
-    return (ssize_t)(at + len);
-}
-
-static int send_order(const struct order *order, uint32_t number, const int fds[DOOR_FDS])
-{
-    static char words[DOOR_ENV_MAX + DOOR_CWD_MAX];
-    struct door_order head = { .magic = DOOR_MAGIC, .number = number };
-    ssize_t len = put_words(order, words, &head);
-    if (len < 0)
-        return (int)len;
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
-    } control = { .space = { 0 } };
-    struct iovec parts[] = { { &head, sizeof(head) }, { words, (size_t)len } };
-    struct msghdr message = { .msg_iov = parts,
-                              .msg_iovlen = 2,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof(control.space) };
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(DOOR_FDS * sizeof(int));
-    memcpy(CMSG_DATA(header), fds, DOOR_FDS * sizeof(int));
-    return sendmsg(order->config->door_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-bool order_join(struct order *order, uint32_t number, struct process *ret)
-{
-    struct pipes pipes;
-    int r = order->config->door_fd < 0 ? -ENOTCONN : pipes_open(&pipes, PIPES_CHANNEL);
-    if (r == 0) {
-        const int fds[DOOR_FDS] = { pipes.in[0], pipes.out[1], pipes.err[1], pipes.channel[1] };
-        r = send_order(order, number, fds);
-        if (r < 0)
-            pipes_close(&pipes);
-    }
-    if (r < 0) {
-        order_absent(order, -r, "open the door");
-        return false;
-    }
-    *ret = (struct process){
-        .in_fd = -1,
-        .out_fd = pipes.out[0],
-        .err_fd = pipes.err[0],
-        .channel_fd = pipes.channel[0],
-    };
-    pipes.out[0] = pipes.err[0] = pipes.channel[0] = -1;
-    pipes_close(&pipes);
-    return true;
-}
-
-static bool is_child(pid_t pid)
-{
-    siginfo_t info;
-    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
-
-pid_t order_joined(struct order *order, uint32_t number)
-{
-    struct door_reply reply;
+    struct door_note note;
     union {
         struct cmsghdr header;
         char space[CMSG_SPACE(sizeof(struct ucred))];
     } control = { .space = { 0 } };
-    struct iovec part = { &reply, sizeof(reply) };
+    struct iovec part = { &note, sizeof(note) };
     struct msghdr message = { .msg_iov = &part,
                               .msg_iovlen = 1,
                               .msg_control = &control,
                               .msg_controllen = sizeof(control.space) };
     ssize_t n = recvmsg(order->config->door_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (n != (ssize_t)sizeof(reply) || reply.magic != DOOR_MAGIC) {
-        order_absent(order, n < 0 ? errno : EPROTO, "hear from the door");
-        return -1;
-    }
-    if (reply.number != number && reply.number != 0)
-        return 0; /* of an order that was given up */
-    reply.step[sizeof(reply.step) - 1] = '\0';
+    if (n <= 0) /* the engine holds the other end for as long as there is a sandbox */
+        return false;
+    *ret = (struct visitor){ .code = EPROTO, .step = "hear from the door" };
+    if (n != (ssize_t)sizeof(note) || note.magic != DOOR_MAGIC)
+        return true;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     struct ucred who = { 0 };
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS)
         memcpy(&who, CMSG_DATA(header), sizeof(who));
-    if (reply.code || !is_child(who.pid)) {
-        order_absent(order, reply.code > 0 ? reply.code : ESRCH,
-                     reply.code ? reply.step : "join as a stranger");
-        return -1;
-    }
-    return who.pid;
+    note.step[sizeof(note.step) - 1] = '\0';
+    ret->pid = who.pid;
+    ret->number = note.number;
+    ret->code = note.code;
+    _Static_assert(sizeof(ret->step) == sizeof(note.step), "copied whole");
+    memcpy(ret->step, note.step, sizeof(ret->step));
+    return true;
+}
+
+bool order_is_child(pid_t pid)
+{
+    siginfo_t info;
+    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+bool order_joined(struct order *order, const struct visitor *visitor)
+{
+    if (visitor->code)
+        order_absent(order, visitor->code > 0 ? visitor->code : EPROTO, visitor->step);
+    else if (!order_is_child(visitor->pid))
+        order_absent(order, ESRCH, "join as a stranger");
+    return !order->failure_code;
 }
 
 /*** the end ***/
@@ -339,7 +276,7 @@ bool order_send_exit(const struct order *order, struct wire *wire, uint32_t numb
     frame_exit_put(payload, exit);
     size_t words = exit->failed ? strlen(order->failure) : 0;
     memcpy(payload + FRAME_EXIT_SIZE, order->failure, words);
-    return wire_send(wire, FRAME_EXIT, number, payload, FRAME_EXIT_SIZE + words);
+    return wire_say(wire, FRAME_EXIT, number, payload, FRAME_EXIT_SIZE + words);
 }
 
 void order_end(struct order *order)

@@ -43,11 +43,18 @@ int order_complete(struct order *order);
 /* False: it has failed. `with_channel`: descriptor 3 of the program is a stream socket, orphans among
  * its descendants stay below it, and SIGINT is blocked. */
 bool order_launch(struct order *order, bool with_channel, struct process *ret);
-/* The same for a kernel that waits at the door (door.h): gives it its descriptors, environment and
- * directory. Its pid is not known before order_joined(). False: it has failed. */
-bool order_join(struct order *order, uint32_t number, struct process *ret);
-/* Its reply: the pid of a child of ours; 0: not yet; -1: it has failed. */
-pid_t order_joined(struct order *order, uint32_t number);
+/* Who has come to the door (door.h), as far as is known: its pid is 0, or one that the system vouches for. */
+struct visitor {
+    pid_t pid;
+    uint32_t number; /* of the kernel that it wants to be; 0: what it said makes no sense */
+    int code;        /* 0, or why it cannot be */
+    char step[60];
+};
+/* False: nobody, for now. */
+bool order_hear(const struct order *order, struct visitor *ret);
+/* False: it has failed. */
+bool order_joined(struct order *order, const struct visitor *visitor);
+bool order_is_child(pid_t pid);
 /* Nobody has come, or who came could not. */
 void order_absent(struct order *order, int code, const char *what);
 /* The first failure counts. */

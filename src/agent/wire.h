@@ -41,15 +41,17 @@ int wire_read(struct wire *wire);
 /* The next whole frame: 1 and *ret, valid until the next call; 0: none; or -errno. */
 int wire_next(struct wire *wire, struct frame *ret);
 
+/* Writes what it can. 0 or -errno. */
+int wire_flush(struct wire *wire);
+
+/*** wire_out.c ***/
+
 /* Bytes of payload that a frame could carry now. Who goes without says so in `starved`. */
 size_t wire_room(struct wire *wire);
 /* True, or false when there is no room. */
-bool wire_send(struct wire *wire, uint8_t type, uint32_t number, const char *payload, size_t len);
+bool wire_say(struct wire *wire, uint8_t type, uint32_t number, const char *payload, size_t len);
 /* To read straight into a frame: wire_room() bytes to fill, then say what they are. */
 char *wire_payload(struct wire *wire);
 void wire_commit(struct wire *wire, uint8_t type, uint32_t number, size_t len);
-
-/* Writes what it can. 0 or -errno. */
-int wire_flush(struct wire *wire);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * The front of the engines: picks one by name and passes calls on.
  */
+#include "agent/link.h"
 #include "engine/ops.h"
 
 #include <assert.h>
@@ -129,9 +130,11 @@ void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sa
     sandbox->engine->ops->watch(sandbox);
 }
 
-void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+void sandbox_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                        sandbox_added_fn *on_added, void *data)
 {
-    sandbox->engine->ops->add_kernel(sandbox, on_added, data);
+    sandbox->engine->ops->add_kernel(sandbox, number, theirs, on_added, data);
+    link_pipes_close(theirs); /* unless they were taken */
 }
 
 struct engine_showing *engine_show_packages(struct engine *engine, const char *name,

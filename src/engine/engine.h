@@ -211,12 +211,15 @@ void sandbox_on_died(struct sandbox *sandbox, void (*on_died)(struct sandbox *sa
                      void *data);
 
 /* Puts a process into the sandbox that has a Python interpreter with the preloaded modules in it, as a
- * guest like any other, at the agent's door: link_kernel_start() with `joined` makes it the kernel.
+ * guest like any other, to be the kernel of this number (link_kernel_start() with `joined`, before). It
+ * gets `theirs`, which are closed here in any case. What is said to it may wait in the channel already.
  * Exactly one call of on_added follows, unless the sandbox is destroyed before: 0, or a negative errno
- * when there is none to be had now, and the caller starts a kernel the long way; -EAGAIN: there will be
+ * when there is none to be had now, and the caller starts a kernel the long way (link_kernel_absent()); -EAGAIN: there will be
  * soon, for a caller that has time. One at a time. */
+struct link_pipes; /* agent/link.h */
 typedef void sandbox_added_fn(int code, void *data);
-void sandbox_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
+void sandbox_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                        sandbox_added_fn *on_added, void *data);
 
 /* Makes a set of options.packages visible to every sandbox of the engine, those that are there already among
  * them, and to remain so for as long as the caller keeps it from being removed. NULL: it is visible, at

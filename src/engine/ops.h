@@ -22,7 +22,8 @@ struct engine_ops {
     void (*cancel)(struct engine_pending *pending);
     /* on_died has been set: tell, from the loop, if it is dead already. */
     void (*watch)(struct sandbox *sandbox);
-    void (*add_kernel)(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data);
+    void (*add_kernel)(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                       sandbox_added_fn *on_added, void *data);
     /* Both NULL: sandboxes see options.packages.dir itself. */
     struct engine_showing *(*show)(struct engine *engine, const char *name, uint64_t timeout_ms,
                                    engine_shown_fn *on_shown, void *data);

@@ -20,7 +20,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
                "error": {"name", "value"} or null, "traceback": [line], "exit_code", "count",
                "files": [{"path", "size", "mime", "change": "created|changed"}],
                "files_counted": false when the workspace holds too many to look at,
-               "notes": [what was left out, in words], and with want_state
+               "notes": [what was left out, in words], "cpu_ns": processor time that this process and
+               the children it has waited for have used so far, and with want_state
                "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}
     {"op": "configure", "id", any of "env": {name: text}, "cwd": path,
      "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
@@ -137,6 +138,12 @@ OPTIONS = {  # of "execute"
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+
+
+def cpu_ns(own=time.process_time_ns, times=os.times):
+    """Used by this process, and by the children that it has waited for."""
+    now = times()
+    return own() + int((now[2] + now[3]) * 1e9)
 
 
 # ---- interrupts ---------------------------------------------------------------------------------
@@ -2030,6 +2037,8 @@ class Kernel:
             return
         send = self.channel.send
         last = LAST if reply["op"] == "done" else 0
+        if last:
+            reply["cpu_ns"] = cpu_ns()
         if not send(reply, last):
             # Only a result can be that long: less of it.
             reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]

@@ -32,8 +32,9 @@ struct sessions {
     struct session_stats stats;
     struct session_watch watch;
     void *watch_data;
-    bool leaving;      /* the server ends, and what can stay does */
-    size_t rest_bytes; /* of output behind the heads, in all runs together */
+    unsigned processors; /* that there are */
+    bool leaving;        /* the server ends, and what can stay does */
+    size_t rest_bytes;   /* of output behind the heads, in all runs together */
 };
 
 enum session_state {
@@ -95,10 +96,13 @@ struct session_ref {
     sandbox_usage_fn *on_counts;     /* who wants them from the agent */
     void *on_counts_data;
 
-    struct run *cell; /* what the kernel is at, or is being started for; NULL: nothing */
-    bool adding;      /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    struct run *cell;      /* what the kernel is at, or is being started for; NULL: nothing */
+    bool adding;           /* sandbox_add_kernel() has not answered yet, or is asked again soon */
+    uint32_t added_number; /* of the kernel that it was asked for, */
+    int add_code;          /* and 0, or that there is none to be had */
     struct timer *again;
     bool joined;       /* the kernel was put there by the engine, not started */
+    uint64_t cpu_ns;   /* that it has told of, all in all */
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 

@@ -15,12 +15,28 @@ enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
 
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
+/* Processor time, of a kernel of which the agent sees nothing: its own word about all that it has used, which
+ * cannot be more than there was. */
+static uint64_t told_cpu_ns(struct session_ref *session, uint64_t wall_ns)
+{
+    const json_t *told = json_object_get(session->cell_done, "cpu_ns");
+    json_int_t value = json_integer_value(told);
+    uint64_t now = value > 0 ? (uint64_t)value : 0;
+    uint64_t used = now > session->cpu_ns ? now - session->cpu_ns : 0;
+    uint64_t most = wall_ns * session->sessions->processors;
+    session->cpu_ns = now;
+    return used < most ? used : most;
+}
+
 static void end_cell(const struct link_exit *totals, void *data)
 {
     struct session_ref *session = data;
     struct run *run = steal_ptr(&session->cell);
+    struct link_exit seen = *totals;
+    if (session->joined)
+        seen.cpu_ns = told_cpu_ns(session, seen.wall_ns);
     if (run)
-        run_on_done(run, steal_ptr(&session->cell_done), totals);
+        run_on_done(run, steal_ptr(&session->cell_done), &seen);
 }
 
 /* The kernel's word is about the cell that is going on, and about no other. */
@@ -78,6 +94,7 @@ static void on_gap(enum link_stream stream, uint64_t bytes, void *data)
 }
 
 static void begin(struct session_ref *session, bool joined);
+static void begin_without(struct session_ref *session);
 
 static void on_exit_frame(const struct link_exit *exit, void *data)
 {
@@ -85,7 +102,7 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     if (!exit)
         return; /* the session ends, and tells its runs */
     if (exit->absent && session->joined && session->cell) {
-        begin(session, /* joined= */ false);
+        begin_without(session);
         return;
     }
     json_decref(session->cell_done);
@@ -162,8 +179,10 @@ void kernel_resume(struct session_ref *session)
     session->reopened = r == -ESRCH;
 }
 
-/* `joined`: sandbox_add_kernel() has put it there. */
-static int start_kernel(struct session_ref *session, bool joined, struct err *err)
+static void on_added(int code, void *data);
+
+/* `ours`: somebody joins who has the other ends; NULL: the agent starts one. */
+static int start_kernel(struct session_ref *session, struct link_pipes *ours, struct err *err)
 {
     const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
     static const char *const always[] = { KERNEL_ENVIRONMENT };
@@ -173,12 +192,32 @@ static int start_kernel(struct session_ref *session, bool joined, struct err *er
     const struct link_kernel_spec spec = { .argv = argv,
                                            .env = env,
                                            .cwd = "",
-                                           .source = joined ? NULL : kernel_source,
-                                           .source_len = joined ? 0 : kernel_source_len,
-                                           .joined = joined };
-    session->joined = joined;
+                                           .source = ours ? NULL : kernel_source,
+                                           .source_len = ours ? 0 : kernel_source_len,
+                                           .joined = ours };
+    session->joined = ours;
     session->configured = false;
+    session->cpu_ns = 0;
     return link_kernel_start(session->agent, &spec, &kernel_events, session, err);
+}
+
+/* The engine is asked before the agent hears of it: a process takes longer to come. */
+static int start_joined(struct session_ref *session, struct err *err)
+{
+    struct link_pipes ours, theirs;
+    if (link_pipes_open(&ours, &theirs, err) < 0)
+        return start_kernel(session, NULL,
+                            err); /* descriptors are scarce, and the agent has its own */
+    int r = start_kernel(session, &ours, err);
+    if (r < 0) {
+        link_pipes_close(&theirs);
+        return r;
+    }
+    session->adding = true;
+    session->added_number = link_kernel_number(session->agent);
+    session->add_code = 0;
+    sandbox_add_kernel(session->sandbox, session->added_number, &theirs, on_added, session);
+    return 0;
 }
 
 static void put_count(json_t *wanted, const char *key, uint64_t value)
@@ -236,28 +275,53 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     return send_message(session, request, err);
 }
 
+/* What is said goes out in one piece. */
+static int start_and_send(struct session_ref *session, bool joined, const struct cell *cell,
+                          struct err *err)
+{
+    link_hold(session->agent);
+    int r = link_kernel_alive(session->agent) ? 0
+            : joined                          ? start_joined(session, err)
+                                              : start_kernel(session, NULL, err);
+    if (r == 0)
+        r = send_cell(session, cell, err);
+    link_release(session->agent);
+    return r;
+}
+
 static void begin(struct session_ref *session, bool joined)
 {
     struct err err = { 0 };
     struct cell cell;
     run_cell(session->cell, &cell);
-    link_hold(session->agent);
-    int r = start_kernel(session, joined, &err);
-    if (r == 0)
-        r = send_cell(session, &cell, &err);
-    link_release(session->agent);
-    if (r < 0)
+    if (start_and_send(session, joined, &cell, &err) < 0)
         session_end(session, OUTCOME_SANDBOX_FAILED, err.msg);
     else if (run_is_stopping(session->cell))
         link_kernel_interrupt(session->agent);
 }
 
-static void on_added(int code, void *data);
-
-static void add_kernel(void *data)
+static void try_again(void *data)
 {
     struct session_ref *session = data;
-    sandbox_add_kernel(session->sandbox, on_added, session);
+    session->adding = false;
+    if (session->cell && session->agent) /* else its run has been given up meanwhile */
+        begin(session, /* joined= */ true);
+}
+
+/* Nobody has come to be the kernel. */
+static void begin_without(struct session_ref *session)
+{
+    if (session->add_code == -EAGAIN && !session->owner) {
+        /* Made ahead: it can wait for what is worth more. */
+        if (!session->again)
+            session->again = timer_new(session->sessions->loop, try_again, session);
+        session->adding = true;
+        timer_start(session->again, AGAIN_MS);
+    } else if (session->add_code < 0 && session->only_forked && !session->owner) {
+        pool_on_no_fork(session);
+    } else {
+        begin(session, /* joined= */ false);
+    }
 }
 
 void kernel_hurry(struct session_ref *session)
@@ -265,40 +329,28 @@ void kernel_hurry(struct session_ref *session)
     if (!session->again || !timer_active(session->again))
         return;
     timer_stop(session->again);
-    add_kernel(session);
+    try_again(session);
 }
 
 static void on_added(int code, void *data)
 {
     struct session_ref *session = data;
-    if (code == -EAGAIN && !session->owner) { /* made ahead: it can wait for what is worth more */
-        if (!session->again)
-            session->again = timer_new(session->sessions->loop, add_kernel, session);
-        timer_start(session->again, AGAIN_MS);
-        return;
-    }
     session->adding = false;
-    if (code < 0 && session->only_forked && !session->owner)
-        pool_on_no_fork(session);
-    else if (session->cell && session->agent) /* else its run has been given up meanwhile */
-        begin(session, /* joined= */ code == 0);
+    bool alive = session->agent && link_kernel_alive(session->agent);
+    if (!alive && session->agent &&
+        session->cell) { /* it has gone already, and another is wanted */
+        begin(session, /* joined= */ true);
+    } else if (alive && code < 0 && link_kernel_number(session->agent) == session->added_number) {
+        session->add_code = code;
+        link_kernel_absent(session->agent); /* on_exit_frame() follows */
+    }
 }
 
 int kernel_run(struct session_ref *session, struct run *run, const struct cell *cell,
                struct err *err)
 {
     session->cell = run;
-    bool alive = link_kernel_alive(session->agent);
-    if (alive || wants_new_interpreter(session)) {
-        link_hold(session->agent);
-        int r = alive ? 0 : start_kernel(session, /* joined= */ false, err);
-        if (r == 0)
-            r = send_cell(session, cell, err);
-        link_release(session->agent);
-        return r;
-    }
-    if (!session->adding)
-        add_kernel(session);
-    session->adding = true;
-    return 0;
+    if (session->adding && !link_kernel_alive(session->agent))
+        return 0; /* of the last one nobody has told yet */
+    return start_and_send(session, kernel_may_be_forked(session), cell, err);
 }

@@ -534,6 +534,7 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     sessions->loop = loop;
     sessions->engine = engine;
     sessions->options = *options;
+    sessions->processors = uv_available_parallelism();
     list_init(&sessions->all);
     sessions->n_buckets = 64;
     while (sessions->n_buckets < options->max_sessions && sessions->n_buckets < BUCKETS_MAX)

@@ -26,13 +26,13 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(void *random_state, void *numpy_state);
-EXPORT int zygote_serve(const char *imported, const char *env, size_t env_len);
-EXPORT const char *zygote_environment(void);
-EXPORT size_t zygote_environment_size(void);
+EXPORT int zygote_serve(const char *imported);
 
 /* What a child of zygote_serve() has still to do; zygote.py has the same. */
-enum { OTHER_ENVIRONMENT = 1, NOT_HIDDEN = 2 };
-enum { HIDDEN = 1000 };  /* kernel.py: copies of 0, 1 and 2, then the channel */
+enum { NOT_HIDDEN = 1 };
+enum { YIELDS = 100 };                       /* to somebody who has nothing left to do but exit */
+enum { KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS }; /* input, output, errors, and the channel */
+enum { HIDDEN = 1000 };                      /* kernel.py: copies of 0, 1 and 2, then the channel */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
@@ -56,10 +56,6 @@ static struct {
     } * numpy_state;
 
     volatile int forked; /* by C1, which shares this memory: a pid or -errno */
-
-    /* Of a child. */
-    char words[DOOR_ENV_MAX + DOOR_CWD_MAX + 1];
-    uint32_t env_len;
 } zygote;
 
 /*** at the start ***/
@@ -161,12 +157,11 @@ static int seed_generators(void)
     return r;
 }
 
-static _Noreturn void give_up(int door, uint32_t number, int code, const char *step)
+static bool leave_note(int door, uint32_t number, int code, const char *step)
 {
-    struct door_reply reply = { .magic = DOOR_MAGIC, .number = number, .code = code };
-    strncpy(reply.step, step, sizeof(reply.step) - 1);
-    (void)!send(door, &reply, sizeof(reply), MSG_NOSIGNAL); /* the agent waits no longer: fine */
-    _exit(127);
+    struct door_note note = { .magic = DOOR_MAGIC, .number = number, .code = code };
+    strncpy(note.step, step, sizeof(note.step) - 1);
+    return send(door, &note, sizeof(note), MSG_NOSIGNAL) == (ssize_t)sizeof(note);
 }
 
 static int limit_data(uint64_t bytes)
@@ -175,7 +170,23 @@ static int limit_data(uint64_t bytes)
     return bytes == AGENT_LIMIT_KEEP || setrlimit(RLIMIT_DATA, &limit) == 0 ? 0 : -errno;
 }
 
-/* From a copy of the zygote to a guest of the sandbox. *door becomes the only descriptor beside 0 to 2. */
+/* What an order brings, in this order; cgroups follow. */
+enum { AGENT_PIDFD, DOOR, KERNEL_OUT, KERNEL_ERR, KERNEL_CHANNEL, GUEST_CGROUPS };
+
+/* The kernel's own descriptors, and the door behind them. Where the latter was stays as it was if this fails. */
+static int place_descriptors(const int *fds, int *door)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0)
+        return -errno;
+    const int placed[KERNEL_FDS + 1] = { null, fds[KERNEL_OUT], fds[KERNEL_ERR],
+                                         fds[KERNEL_CHANNEL], fds[DOOR] };
+    int r = guest_place(placed, KERNEL_FDS + 1, 0);
+    *door = r < 0 ? *door : KERNEL_FDS;
+    return r;
+}
+
+/* From a copy of the zygote to a guest of the sandbox, with nothing open but 0 to 3 and *door. */
 static int become_guest(const struct zygote_order *order, const int *fds, int *door,
                         const char **ret_step)
 {
@@ -185,19 +196,18 @@ static int become_guest(const struct zygote_order *order, const int *fds, int *d
     /* The opener of `tasks` is the spawner, whose uid is still ours: v1 wants that. */
     *ret_step = "join cgroup";
     for (uint32_t i = 0; order->setup.cgroup == AGENT_CGROUP_V1 && i < order->setup.n_cgroups; i++)
-        if (write(fds[2 + i], "0", 1) != 1)
+        if (write(fds[GUEST_CGROUPS + i], "0", 1) != 1)
             return -errno;
     *ret_step = "enter namespaces";
-    if (setns(fds[0], (int)zygote.setup.namespaces) < 0)
+    if (setns(fds[AGENT_PIDFD], (int)zygote.setup.namespaces) < 0)
         return -errno;
     *ret_step = "landlock";
     if (zygote.setup.has_landlock && syscall(SYS_landlock_restrict_self, ZYGOTE_LANDLOCK_FD, 0) < 0)
         return -errno;
     *ret_step = "descriptors";
-    int r = guest_place(door, 1, 3);
+    int r = place_descriptors(fds, door);
     if (r < 0)
         return r;
-    *door = 3;
     *ret_step = "limits";
     r = limit_data(order->limit_data);
     if (r == 0)
@@ -220,64 +230,43 @@ static int take_fds(const struct msghdr *message, int *ret, size_t max)
     return (int)count;
 }
 
-/* The next order at the door whose giver still waits. */
-static void wait_at_door(int door, struct door_order *ret, int fds[DOOR_FDS])
+/* A server that has given up has closed its end of the channel. What it had said must not be done then. */
+static bool is_awaited(void)
 {
-    for (;;) {
-        struct pollfd watched = { .fd = door, .events = POLLIN };
-        if (poll(&watched, 1, DOOR_WAIT_MS) != 1)
-            _exit(0); /* nobody wants us */
-        union {
-            struct cmsghdr header;
-            char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
-        } control;
-        struct iovec parts[] = { { ret, sizeof(*ret) },
-                                 { zygote.words, sizeof(zygote.words) - 1 } };
-        struct msghdr message = { .msg_iov = parts,
-                                  .msg_iovlen = 2,
-                                  .msg_control = &control,
-                                  .msg_controllen = sizeof(control.space) };
-        ssize_t n = recvmsg(door, &message, 0);
-        if (n <= 0)
-            _exit(0);
-        if (take_fds(&message, fds, DOOR_FDS) != DOOR_FDS ||
-            n != (ssize_t)(sizeof(*ret) + ret->env_len + ret->cwd_len) ||
-            ret->magic != DOOR_MAGIC || ret->env_len > DOOR_ENV_MAX || ret->cwd_len < 1 ||
-            ret->cwd_len > DOOR_CWD_MAX || zygote.words[ret->env_len + ret->cwd_len - 1])
-            give_up(door, 0, EPROTO, "take the order");
-        struct pollfd channel = { .fd = fds[DOOR_FDS - 1] };
-        if (poll(&channel, 1, 0) == 0)
-            return;
-        for (int i = 0; i < DOOR_FDS; i++)
-            close(fds[i]);
-    }
+    struct pollfd channel = { .fd = KERNEL_FDS - 1 };
+    return poll(&channel, 1, 0) == 0;
 }
 
-static void be_kernel(int door)
+/* C1 until that has ended, and then the agent, which knows its own children only. */
+static void wait_for_parent(void)
 {
-    struct door_order order;
-    int fds[DOOR_FDS];
-    wait_at_door(door, &order, fds);
-    const char *cwd = zygote.words + order.env_len;
-    if (*cwd && chdir(cwd) < 0)
-        give_up(door, order.number, errno, "enter directory");
-    struct door_reply reply = { .magic = DOOR_MAGIC, .number = order.number };
-    if (send(door, &reply, sizeof(reply), MSG_NOSIGNAL) != (ssize_t)sizeof(reply) ||
-        guest_place(fds, DOOR_FDS, 0) < 0) /* the door is among what it closes */
+    for (int i = 0; getppid() != 1; i++)
+        (void)(i < YIELDS ? sched_yield() : poll(NULL, 0, 1));
+}
+
+static void be_kernel(const struct zygote_order *order, const int *fds)
+{
+    const char *step = "";
+    int door = fds[DOOR];
+    int r = become_guest(order, fds, &door, &step);
+    wait_for_parent();
+    if (r < 0)
+        (void)leave_note(door, order->number, -r, step); /* nobody listens any more: fine */
+    if (r < 0 || !is_awaited() || !leave_note(door, order->number, 0, ""))
         _exit(127);
+    (void)close(door);
     /* As exec would leave it; there is nothing to protect any more. */
     (void)prctl(PR_SET_DUMPABLE, 1);
     (void)prctl(PR_SET_NAME, zygote.name);
-    zygote.env_len = order.env_len;
 }
 
 /* As kernel.py would do it. Not where the limit of descriptors is too low for these numbers. */
 static bool hide_descriptors(void)
 {
-    for (int fd = DOOR_FDS - 1; fd >= 0; fd--)
+    for (int fd = KERNEL_FDS - 1; fd >= 0; fd--)
         if (dup3(fd, HIDDEN + fd, O_CLOEXEC) < 0)
             return false; /* the first, or none */
-    return close(DOOR_FDS - 1) == 0;
+    return close(KERNEL_FDS - 1) == 0;
 }
 
 /*** the parent ***/
@@ -293,7 +282,7 @@ static pid_t fork_child(const struct zygote_order *order, const int *fds)
                .exit_signal = SIGCHLD };
     if (order->setup.cgroup == AGENT_CGROUP_V2) {
         args.flags |= UINT64_C(0x200000000); /* CLONE_INTO_CGROUP */
-        args.cgroup = (uint64_t)fds[2];
+        args.cgroup = (uint64_t)fds[GUEST_CGROUPS];
     }
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     return pid < 0 ? -errno : (pid_t)pid;
@@ -348,7 +337,7 @@ static int next_order(struct zygote_order *ret, int fds[ZYGOTE_FDS_MAX])
             continue;
         int count = n == (ssize_t)sizeof(*ret) ? take_fds(&message, fds, ZYGOTE_FDS_MAX) : -1;
         if (count < 0 || ret->magic != ZYGOTE_MAGIC || ret->setup.n_cgroups > AGENT_CGROUPS_MAX ||
-            count != 2 + (int)ret->setup.n_cgroups)
+            count != GUEST_CGROUPS + (int)ret->setup.n_cgroups)
             _exit(0); /* the spawner's end, or not the spawner */
         return count;
     }
@@ -360,7 +349,7 @@ static bool obey(const struct zygote_order *order, const int *fds)
     if (order->limit_data != AGENT_LIMIT_KEEP && order->limit_data < 2 * zygote.data_bytes)
         return false; /* what was imported alone would use up the limit */
     zygote.config.setup = order->setup;
-    if (setns(fds[0], CLONE_NEWPID) < 0) {
+    if (setns(fds[AGENT_PIDFD], CLONE_NEWPID) < 0) {
         zygote.forked = -errno;
         return false;
     }
@@ -370,8 +359,8 @@ static bool obey(const struct zygote_order *order, const int *fds)
     return false;
 }
 
-/* Returns in children only, as kernels that have not run anything. `env` is what Python has now. */
-int zygote_serve(const char *imported, const char *env, size_t env_len)
+/* Returns in children only, as kernels that have not run anything. */
+int zygote_serve(const char *imported)
 {
     if (zygote.setup.freeze)
         pages_freeze(zygote.tid_address); /* and the C library's data of this thread */
@@ -384,29 +373,12 @@ int zygote_serve(const char *imported, const char *env, size_t env_len)
         int fds[ZYGOTE_FDS_MAX];
         int count = next_order(&order, fds);
         if (obey(&order, fds)) {
-            const char *step = "";
-            int door = fds[1];
             (void)syscall(SYS_set_robust_list, zygote.robust_list, zygote.robust_len);
-            int r = become_guest(&order, fds, &door, &step);
-            if (r < 0)
-                give_up(door, 0, -r, step);
-            be_kernel(door);
-            bool same_env = env_len == zygote.env_len && memcmp(env, zygote.words, env_len) == 0;
-            return (same_env ? 0 : OTHER_ENVIRONMENT) | (hide_descriptors() ? 0 : NOT_HIDDEN);
+            be_kernel(&order, fds);
+            return hide_descriptors() ? 0 : NOT_HIDDEN;
         }
         for (int i = 0; i < count; i++)
             close(fds[i]);
         tell(ZYGOTE_FORKED, order.ticket, zygote.forked < 0 ? -zygote.forked : 0, "");
     }
-}
-
-/* "NAME=value\0…" */
-const char *zygote_environment(void)
-{
-    return zygote.words;
-}
-
-size_t zygote_environment_size(void)
-{
-    return zygote.env_len;
 }

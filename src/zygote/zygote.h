@@ -20,7 +20,7 @@
  *
  * One order, one child:
  *
- *   zygote ─ setns(agent's pidfd, NEWPID) ─ vfork ─▶ C1 ─ clone3 ─▶ C2 ─▶ guest ─▶ door ─▶ kernel
+ *   zygote ─ setns(agent's pidfd, NEWPID) ─ vfork ─▶ C1 ─ clone3 ─▶ C2 ─▶ guest ─▶ note at the door ─▶ kernel
  *     │                                              └─ exits: C2 is a child of the sandbox's pid 1 now
  *     └─ event: C2 is there, or why not
  *
@@ -39,7 +39,7 @@ enum {
     ZYGOTE_LANDLOCK_FD = 5,
 };
 
-enum { ZYGOTE_MAGIC = 0x4547595a, ZYGOTE_VERSION = 1, ZYGOTE_TEXT_MAX = 244 };
+enum { ZYGOTE_MAGIC = 0x4547595a, ZYGOTE_VERSION = 2, ZYGOTE_TEXT_MAX = 244 };
 
 struct zygote_setup {
     uint32_t magic, version;
@@ -51,15 +51,17 @@ struct zygote_setup {
     uint32_t n_filter;   /* struct sock_filter that follow */
 };
 
-/* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, and as many descriptors of
- * the guest's cgroup as setup.n_cgroups says, opened by the spawner. */
+/* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, what becomes descriptors 1 to 3
+ * of the kernel, and as many descriptors of the guest's cgroup as setup.n_cgroups says, opened by the
+ * spawner. */
 struct zygote_order {
     uint32_t magic;
     uint32_t ticket;          /* comes back with the answer */
+    uint32_t number, unused;  /* of the kernel, for its note at the door */
     struct agent_setup setup; /* as the agent got it; n_filter, env_len and has_door do not count */
     uint64_t limit_data; /* RLIMIT_DATA, where no cgroup bounds memory; else AGENT_LIMIT_KEEP */
 };
-enum { ZYGOTE_FDS_MAX = 2 + AGENT_CGROUPS_MAX };
+enum { ZYGOTE_KERNEL_FDS = 3, ZYGOTE_FDS_MAX = 2 + ZYGOTE_KERNEL_FDS + AGENT_CGROUPS_MAX };
 
 enum zygote_event_kind {
     ZYGOTE_READY = 1, /* the first event; text: what was imported */

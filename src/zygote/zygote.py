@@ -12,7 +12,7 @@ DIRECTORY = "/run/belljar"
 CONTROL = 3
 UNFIT = 2  # enum zygote_event_kind
 TEXT = 243
-OTHER_ENVIRONMENT, NOT_HIDDEN = 1, 2  # what zygote_serve() leaves to do
+NOT_HIDDEN = 1  # what zygote_serve() leaves to do
 
 
 KEPT = []  # see fill_gaps()
@@ -39,9 +39,7 @@ def load_library():
 
     library = ctypes.PyDLL(f"{DIRECTORY}/zygote.so")
     library.zygote_open.restype = ctypes.c_char_p
-    library.zygote_serve.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    library.zygote_environment.restype = ctypes.c_void_p
-    library.zygote_environment_size.restype = ctypes.c_size_t
+    library.zygote_serve.argtypes = (ctypes.c_char_p,)
     problem = library.zygote_open()
     if problem:
         raise RuntimeError(problem.decode())
@@ -124,8 +122,6 @@ def be_ready(modules):
     import ctypes
     import signal
 
-    with open("/proc/self/environ", "rb") as file:
-        environment = file.read()
     library = load_library()
     kernel = load_kernel()
     report = kernel.prepare(modules)
@@ -144,7 +140,7 @@ def be_ready(modules):
     if open_files():
         words += "; files left open: " + ", ".join(open_files())
     KEPT.extend(fill_gaps())
-    return kernel, library, words.encode()[:TEXT], environment, bool(states)
+    return kernel, library, words.encode()[:TEXT], bool(states)
 
 
 def find_states(kernel):
@@ -163,28 +159,14 @@ def find_states(kernel):
     return address, kernel.NUMPY_STATE
 
 
-def take_environment(block):
-    import time
-
-    os.environ.clear()
-    for variable in os.fsdecode(block).split("\0")[:-1]:
-        name, _, value = variable.partition("=")
-        os.environ[name] = value
-    time.tzset()
-
-
 def main():
     try:
-        kernel, library, words, environment, seeded = be_ready(tuple(sys.argv[1:]))
+        kernel, library, words, seeded = be_ready(tuple(sys.argv[1:]))
     except BaseException as exc:
         tell_unfit(f"{type(exc).__name__}: {exc}")
         return
-    todo = library.zygote_serve(words, environment, len(environment))
+    todo = library.zygote_serve(words)
     # Whoever comes here is a child, and a guest.
-    if todo & OTHER_ENVIRONMENT:
-        size = library.zygote_environment_size()
-        take_environment(sys.modules["ctypes"].string_at(library.zygote_environment(), size))
-        kernel.set_environment()
     kernel.serve(CONTROL if todo & NOT_HIDDEN else None, seeded=seeded)
 
 

@@ -498,6 +498,32 @@ def test_the_first_cell_can_be_interrupted(jar):
 
 
 @zygote_only
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param("os._exit(3)", id="exits"),
+        pytest.param("os.kill(os.getpid(), 9)", id="is killed"),
+        pytest.param("os._exit(3) if os.fork() else time.sleep(60)", id="leaves a child"),
+    ],
+)
+def test_a_first_cell_that_ends_its_kernel_is_told_whole_and_not_run_again(last):
+    code = f"""
+import os, time
+with open("/workspace/log", "a") as log:
+    log.write("x")
+print("said", flush=True)
+{last}
+"""
+    with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
+        for _ in range(10):
+            run = python(jar, code)
+            assert run.outcome != "ok" and run.stdout == "said\n" and run.took < 10 * PATIENCE, run
+            log = jar.execute("cat log", session=run.session)
+            assert log.stdout == "x", log
+            jar.close_session(run.session)
+
+
+@zygote_only
 def test_it_dies_of_its_own_memory_limit(jar):
     if "memory_limit" not in jar.enforced():
         pytest.skip("memory is not limited for a sandbox as a whole here")

@@ -76,8 +76,18 @@ def test_a_reply_has_exactly_the_promised_fields(shared):
     done = shared.run("1").done
     assert set(done) == {
         "op", "id", "status", "result", "error", "traceback", "exit_code", "count", "files",
-        "files_counted", "notes",
+        "files_counted", "notes", "cpu_ns",
     }  # fmt: skip
+
+
+def test_processor_time_is_that_of_the_process_and_of_children_that_were_waited_for(kernel):
+    work = "import time\nuntil = time.process_time() + 0.3\nwhile time.process_time() < until: pass"
+    before = kernel.run("1").done["cpu_ns"]
+    own = kernel.run(work).done["cpu_ns"]
+    assert 0.3e9 <= own - before < 1.5e9
+    child = f"import os\npid = os.fork()\nif not pid:\n    exec({work!r})\n    os._exit(0)\n"
+    children = kernel.run(child + "os.waitpid(pid, 0)[1]").done["cpu_ns"]
+    assert 0.25e9 <= children - own < 1.5e9
 
 
 def test_ids_come_back(kernel):

@@ -13,9 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A message is a line of Python that is executed; say() answers, and "done" is said at the end. */
@@ -925,12 +927,18 @@ static void test_an_agent_that_lies_is_not_believed(void **state)
 
 /*** the door ***/
 
+/* Nobody has the other ends but us. */
 static void start_joined(struct box *box)
 {
     static const char *const argv[] = { "python3", NULL };
-    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = true };
+    static struct link_pipes theirs = LINK_PIPES_NONE;
+    struct link_pipes ours;
+    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = &ours };
     struct err err;
     forget();
+    link_pipes_close(&theirs); /* of the last */
+    if (link_pipes_open(&ours, &theirs, &err) < 0)
+        FAIL("link_pipes_open: %s", err.msg);
     if (link_kernel_start(box->link, &spec, &kernel_events, box, &err) < 0)
         FAIL("link_kernel_start: %s", err.msg);
 }
@@ -950,44 +958,11 @@ static void expect_absent(struct box *box, const char *words)
     CHECK_INT("nothing of it stays", box_count(box), 0);
 }
 
-/* The next order at the door; its descriptors are closed. */
-static uint32_t take_order(struct box *box)
+static void leave_note(struct box *box, uint32_t number, int code, const char *step)
 {
-    struct {
-        struct door_order head;
-        char words[4096];
-    } order;
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(DOOR_FDS * sizeof(int))];
-    } control;
-    struct iovec part = { &order, sizeof(order) };
-    struct msghdr message = { .msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof(control.space) };
-    ssize_t n;
-    while ((n = recvmsg(box->door, &message, MSG_DONTWAIT)) < 0 && errno == EAGAIN)
-        box_sleep(box, 5);
-    CHECK("an order", n > (ssize_t)sizeof(order.head) && order.head.magic == DOOR_MAGIC);
-    CHECK_INT("whole", n, sizeof(order.head) + order.head.env_len + order.head.cwd_len);
-    CHECK_STR("environment", order.words, "PATH=/usr/bin:/bin");
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    CHECK_INT("descriptors", header ? header->cmsg_len : 0, CMSG_LEN(DOOR_FDS * sizeof(int)));
-    int fds[DOOR_FDS];
-    memcpy(fds, CMSG_DATA(header), sizeof(fds));
-    struct pollfd channel = { .fd = fds[DOOR_FDS - 1] };
-    bool given_up = poll(&channel, 1, 0) > 0; /* by the test before */
-    for (size_t i = 0; i < DOOR_FDS; i++)
-        close(fds[i]);
-    return given_up ? take_order(box) : order.head.number;
-}
-
-static void reply(struct box *box, uint32_t number, int code, const char *step)
-{
-    struct door_reply reply = { .magic = DOOR_MAGIC, .number = number, .code = code };
-    (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
-    CHECK_INT("reply", send(box->door, &reply, sizeof(reply), 0), sizeof(reply));
+    struct door_note note = { .magic = DOOR_MAGIC, .number = number, .code = code };
+    (void)snprintf(note.step, sizeof(note.step), "%s", step);
+    CHECK_INT("note", send(box->door, &note, sizeof(note), 0), sizeof(note));
 }
 
 static void test_nobody_at_the_door_is_told_and_a_kernel_can_be_started(void **state)
@@ -1006,25 +981,139 @@ static void test_whoever_is_at_the_door_is_not_believed(void **state)
 {
     struct box *box = *state;
     start_joined(box);
-    reply(box, take_order(box), 0, "");
+    leave_note(box, link_kernel_number(box->link), 0, "");
     expect_absent(box, "join as a stranger"); /* we are no child of the agent's */
 
     start_joined(box);
-    uint32_t number = take_order(box);
-    reply(box, number + 7, 0, "of another order");
-    reply(box, number, ENOSPC, "limits");
+    uint32_t number = link_kernel_number(box->link);
+    leave_note(box, number - 1, 0, "to an order that was given up");
+    leave_note(box, number, ENOSPC, "limits");
     expect_absent(box, "limits");
 
     start_joined(box);
-    (void)take_order(box);
     CHECK_INT("nonsense", send(box->door, "x", 1, 0), 1);
     expect_absent(box, "hear from the door");
 
+    /* Before its frames have come. */
+    leave_note(box, number + 2, ENOSPC, "early");
+    box_sleep(box, 50);
     start_joined(box);
-    (void)take_order(box);
+    expect_absent(box, "early");
+}
+
+/* A child of the agent's, as the zygote makes them, that comes to the door. Then it ends with this status, or
+ * -1: with 5 when it is interrupted. */
+static void visit(struct box *box, uint32_t number, int status)
+{
+    pid_t between = fork();
+    if (between == 0) {
+        char path[64];
+        (void)snprintf(path, sizeof(path), "/proc/%d/ns/pid_for_children", (int)box->pid);
+        int ns = open(path, O_RDONLY | O_CLOEXEC);
+        if (ns < 0 || setns(ns, CLONE_NEWPID) < 0)
+            _exit(1);
+        pid_t parent = fork();
+        if (parent > 0)
+            _exit(waitpid(parent, NULL, 0) == parent ? 0 : 1);
+        if (fork() > 0)
+            _exit(0);
+        while (getppid() != 1)
+            usleep(1000);
+        sigset_t interrupt;
+        sigemptyset(&interrupt);
+        sigaddset(&interrupt, SIGINT);
+        sigprocmask(SIG_BLOCK, &interrupt, NULL);
+        struct door_note note = { .magic = DOOR_MAGIC, .number = number };
+        int signal = send(box->door, &note, sizeof(note), 0) == (ssize_t)sizeof(note) ? 0 : -1;
+        if (signal == 0 && status < 0)
+            (void)sigwait(&interrupt, &signal);
+        _exit(status < 0 ? 5 : status);
+    }
+    int how;
+    CHECK_INT("visitor", waitpid(between, &how, 0), between);
+    CHECK_INT("came", how, 0);
+}
+
+static void test_whoever_joins_is_the_kernel(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
+    link_kernel_interrupt(box->link); /* waits for somebody */
+    visit(box, link_kernel_number(box->link), -1);
+    box_wait(box, &seen.exited);
+    CHECK_STR("no failure", seen.exit.failure, "");
+    CHECK_INT("status", seen.exit.code, 5);
+
+    start_joined(box);
+    visit(box, link_kernel_number(box->link), -1);
+    box_sleep(box, 300); /* it comes when its parent has gone */
+    kill_kernel(box);
+    CHECK("by a signal", seen.exit.signaled && seen.exit.code == SIGKILL);
+}
+
+/* Its end is not to be taken for that of an orphan. */
+static void test_one_that_comes_and_dies_before_its_frames_is_the_kernel(void **state)
+{
+    struct box *box = *state;
+    for (int i = 0; i < 10; i++) {
+        visit(box, link_kernel_number(box->link) + 1, 7);
+        if (i % 2)
+            box_sleep(box, 20);
+        start_joined(box);
+        box_wait(box, &seen.exited);
+        CHECK_STR("no failure", seen.exit.failure, "");
+        CHECK_INT("status", seen.exit.code, 7);
+    }
+}
+
+/* Of the agent's children, which is a child of the process that we have started. */
+static int children(const struct box *box)
+{
+    char path[64], text[4096] = "";
+    int count = 0;
+    for (long pid = box->pid, depth = 0; depth < 2; depth++, pid = strtol(text, NULL, 10)) {
+        (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", pid, pid);
+        auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        CHECK("read", n >= 0);
+        text[n] = '\0';
+        count = 0;
+        for (const char *at = text; (at = strchr(at, ' ')); at++)
+            count++;
+    }
+    return count;
+}
+
+static void test_whoever_comes_too_late_is_turned_away(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
+    link_kernel_absent(box->link);
+    box_wait(box, &seen.exited);
+    int before = children(box);
+    visit(box, link_kernel_number(box->link), -1);
+    for (int i = 0; i < 200 && children(box) > before; i++)
+        box_sleep(box, 10);
+    CHECK_INT("gone", children(box), before);
+}
+
+static void test_an_order_for_somebody_who_joins_can_be_given_up(void **state)
+{
+    struct box *box = *state;
+    start_joined(box);
     kill_kernel(box);
     CHECK("killed, not absent", !seen.exit.absent);
     CHECK_STR("no failure", seen.exit.failure, "");
+
+    start_joined(box);
+    link_kernel_absent(box->link);
+    box_wait(box, &seen.exited);
+    CHECK("absent", seen.exit.absent);
+
+    leave_note(box, link_kernel_number(box->link), 0, ""); /* too late, and nobody's child */
+    start(box);
+    cell(box, "say('here')");
+    kill_kernel(box);
 }
 
 /*** frames ***/
@@ -1080,6 +1169,10 @@ int main(void)
         BOX_TEST(test_runs_and_files_go_on_beside_a_busy_kernel),
         BOX_TEST(test_nobody_at_the_door_is_told_and_a_kernel_can_be_started),
         BOX_TEST(test_whoever_is_at_the_door_is_not_believed, .modes = "guest"),
+        BOX_TEST(test_whoever_joins_is_the_kernel, .modes = "guest"),
+        BOX_TEST(test_one_that_comes_and_dies_before_its_frames_is_the_kernel, .modes = "guest"),
+        BOX_TEST(test_whoever_comes_too_late_is_turned_away, .modes = "guest"),
+        BOX_TEST(test_an_order_for_somebody_who_joins_can_be_given_up, .modes = "guest"),
         BOX_TEST(test_an_agent_that_lies_is_not_believed),
         BOX_TEST(test_cells_are_judged_as_they_come),
         BOX_TEST(test_all_die_with_a_server_that_goes_in_a_message), /* the last */

@@ -337,8 +337,10 @@ static void docker_watch(struct sandbox *sandbox)
         timer_start(box->later, 0);
 }
 
-static void docker_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+static void docker_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                              sandbox_added_fn *on_added, void *data)
 {
+    (void)number, (void)theirs; /* there will be nobody to have them */
     box_add_kernel(box_of(sandbox), on_added, data);
 }
 

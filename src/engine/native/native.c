@@ -6,6 +6,7 @@
  */
 #include "engine/native/open.h"
 
+#include "agent/link.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -56,6 +57,7 @@ struct usage {
 struct request {
     struct list link;
     struct wire_request wire;
+    int fds[WIRE_KERNEL_FDS]; /* of WIRE_KERNEL */
 };
 
 struct native {
@@ -88,16 +90,42 @@ static struct native *native_of(struct engine *engine)
 
 static void on_wire(uv_poll_t *poll, int status, int events);
 
+static void request_free(struct request *request)
+{
+    list_remove(&request->link);
+    for (int i = 0; i < WIRE_KERNEL_FDS; i++)
+        fd_closep(&request->fds[i]);
+    free(request);
+}
+
+static ssize_t send_request(int wire, const struct request *request)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(request->fds))];
+    } control = { 0 };
+    struct iovec part = { (void *)&request->wire, sizeof(request->wire) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (request->wire.kind == WIRE_KERNEL) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control.space);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(request->fds));
+        memcpy(CMSG_DATA(header), request->fds, sizeof(request->fds));
+    }
+    return sendmsg(wire, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static void send_queued(struct native *native)
 {
     while (!native->lost && !list_empty(&native->requests)) {
         struct request *request = list_first(struct request, &native->requests, link);
-        ssize_t n = send(native->started.wire, &request->wire, sizeof(request->wire),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = send_request(native->started.wire, request);
         if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
             break;
-        list_remove(&request->link);
-        free(request); /* any other failure is seen as the end of the socket */
+        request_free(request); /* any other failure is seen as the end of the socket */
     }
     int events = UV_READABLE | (list_empty(&native->requests) ? 0 : UV_WRITABLE);
     if (native->lost || events == native->events)
@@ -106,20 +134,34 @@ static void send_queued(struct native *native)
     (void)uv_poll_start(native->poll, events, on_wire);
 }
 
-static void ask(struct native *native, enum wire_request_kind kind, unsigned slot,
-                const struct sandbox_limits *limits)
+static struct request *request_new(enum wire_request_kind kind, unsigned slot)
 {
-    if (native->lost)
-        return;
     struct request *request = xcalloc(1, sizeof(*request));
     request->wire.kind = kind;
     request->wire.slot = slot;
-    if (limits)
-        request->wire.limits = *limits;
+    for (int i = 0; i < WIRE_KERNEL_FDS; i++)
+        request->fds[i] = -1;
+    return request;
+}
+
+/* Takes it. */
+static void enqueue(struct native *native, struct request *request)
+{
     bool first = list_empty(&native->requests);
     list_add_tail(&native->requests, &request->link);
-    if (first)
+    if (native->lost)
+        request_free(request);
+    else if (first)
         send_queued(native);
+}
+
+static void ask(struct native *native, enum wire_request_kind kind, unsigned slot,
+                const struct sandbox_limits *limits)
+{
+    struct request *request = request_new(kind, slot);
+    if (limits)
+        request->wire.limits = *limits;
+    enqueue(native, request);
 }
 
 /*** Slots ***/
@@ -354,10 +396,8 @@ static void close_wire(struct native *native)
     native->poll = NULL;
     fd_closep(&native->started.wire);
     native->started.wire = -1;
-    list_each (struct request, request, &native->requests, link) {
-        list_remove(&request->link);
-        free(request);
-    }
+    list_each (struct request, request, &native->requests, link)
+        request_free(request);
 }
 
 /* With the spawner every sandbox has ended, and there is no way to get another. */
@@ -445,13 +485,19 @@ static bool native_counts(struct sandbox *sandbox, struct sandbox_usage *ret)
     return true;
 }
 
-static void native_add_kernel(struct sandbox *sandbox, sandbox_added_fn *on_added, void *data)
+static void native_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
+                              sandbox_added_fn *on_added, void *data)
 {
     struct box *box = container_of(sandbox, struct box, base);
     assert(!box->on_added); /* one at a time */
     box->on_added = on_added;
     box->on_added_data = data;
-    ask(box->native, WIRE_KERNEL, box->slot, NULL);
+    struct request *request = request_new(WIRE_KERNEL, box->slot);
+    request->wire.number = number;
+    request->fds[0] = steal_fd(&theirs->out);
+    request->fds[1] = steal_fd(&theirs->err);
+    request->fds[2] = steal_fd(&theirs->channel);
+    enqueue(box->native, request);
 }
 
 static void native_watch(struct sandbox *sandbox)

@@ -7,8 +7,8 @@
  * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
  * Mounts and network go with the namespaces.
  *
- * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h); at the door of
- * its box such a process waits until the server has told the agent.
+ * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h). What such a process
+ * speaks with the server by comes with the request and is passed on.
  *
  * The spawner never waits for a sandbox. When the server goes away it just ends: the kernel kills all
  * that lives in a pid namespace with its first process, and the keeper removes the cgroups.
@@ -323,29 +323,38 @@ static void tell_kernel(struct spawner *spawner, struct box *box, int code)
     tell(spawner, &event, -1);
 }
 
-static int order_kernel(struct spawner *spawner, struct box *box)
+static int order_kernel(struct spawner *spawner, struct box *box, uint32_t number,
+                        const int *kernel_fds, size_t n_fds)
 {
     const struct native_host *host = spawner->host;
     bool bounded = host->cgroups.controllers & CGROUP_MEMORY;
     if (box->state != BOX_LIVE || box->doomed || box->ticket)
         return -EBUSY;
-    struct zygote_order order = { .limit_data =
+    if (n_fds != WIRE_KERNEL_FDS)
+        return -EMFILE; /* there was no room for all of them */
+    struct zygote_order order = { .number = number,
+                                  .limit_data =
                                       bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes };
     box_setup(host, &box->limits, &order.setup);
-    int fds[2 + CGROUP_TREES_MAX] = { box->pidfd, box->door };
-    int n = cgroup_open_guest(&host->cgroups, slot_of(spawner, box), &fds[2]);
+    int fds[ZYGOTE_FDS_MAX] = { box->pidfd, box->door };
+    memcpy(&fds[2], kernel_fds, WIRE_KERNEL_FDS * sizeof(int));
+    _Static_assert((int)WIRE_KERNEL_FDS == ZYGOTE_KERNEL_FDS, "passed on as they are");
+    int *own = &fds[2 + WIRE_KERNEL_FDS];
+    int n = cgroup_open_guest(&host->cgroups, slot_of(spawner, box), own);
     if (n < 0)
         return n;
-    int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds, 2 + (size_t)n);
+    int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds,
+                          (size_t)(own - fds) + (size_t)n);
     box->ticket = r < 0 ? 0 : order.ticket;
     for (int i = 0; i < n; i++)
-        close(fds[2 + i]);
+        close(own[i]);
     return r;
 }
 
-static void add_kernel(struct spawner *spawner, struct box *box)
+static void add_kernel(struct spawner *spawner, struct box *box, uint32_t number, const int *fds,
+                       size_t n_fds)
 {
-    int r = order_kernel(spawner, box);
+    int r = order_kernel(spawner, box, number, fds, n_fds);
     if (r < 0)
         tell_kernel(spawner, box, -r);
 }
@@ -374,7 +383,8 @@ static void unwatch_zygote(int *fd, void *data)
 /*** Events ***/
 
 /* A server that asks for what cannot be is broken or taken over; its sandboxes end with it. */
-static void obey(struct spawner *spawner, const struct wire_request *request)
+static void obey(struct spawner *spawner, const struct wire_request *request, const int *fds,
+                 size_t n_fds)
 {
     struct box *box = request->slot < spawner->host->slots ? &spawner->boxes[request->slot] : NULL;
     bool is_free = box && box->state == BOX_FREE;
@@ -385,7 +395,7 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
     else if (box && !is_free && request->kind == WIRE_COUNTERS)
         hand_counters(spawner, box);
     else if (box && !is_free && request->kind == WIRE_KERNEL)
-        add_kernel(spawner, box);
+        add_kernel(spawner, box, request->number, fds, n_fds);
     else if (box && !is_free && !box->doomed && request->kind == WIRE_DESTROY)
         destroy(spawner, box);
     else if (!box || request->kind != WIRE_DESTROY) { /* a destroy may cross a failure */
@@ -398,12 +408,30 @@ static void obey(struct spawner *spawner, const struct wire_request *request)
 static void on_wire(struct spawner *spawner)
 {
     struct wire_request request;
-    ssize_t n = recv(spawner->wire, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+    int fds[WIRE_KERNEL_FDS];
+    union {
+        struct cmsghdr header;
+        char space[CMSG_LEN(sizeof(fds))]; /* without what could be taken for one more */
+    } control;
+    struct iovec part = { &request, sizeof(request) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n = recvmsg(spawner->wire, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n != (ssize_t)sizeof(request))
+    if (n != (ssize_t)sizeof(request) || (message.msg_flags & MSG_TRUNC))
         _exit(0); /* the server has gone */
-    obey(spawner, &request);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    size_t n_fds = 0;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        n_fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(header), n_fds * sizeof(int)); /* no more than there was room for */
+    }
+    obey(spawner, &request, fds, n_fds);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
 }
 
 static void tick(struct spawner *spawner)

@@ -12,7 +12,9 @@
  *   WIRE_USAGE   slot               WIRE_USED     slot, usage
  *   WIRE_COUNTERS slot              WIRE_COUNTER  slot, which of them, with a descriptor to read it; one for
  *                                                 each that there is
- *   WIRE_KERNEL  slot               WIRE_KERNEL_ADDED   slot: a process waits at the agent's door
+ *   WIRE_KERNEL  slot, number,      WIRE_KERNEL_ADDED   slot: a process is on its way to the agent's door
+ *                with its channel
+ *                and pipes
  *                                   WIRE_KERNEL_FAILED  slot, code: there is none to be had
  *   WIRE_DESTROY slot               WIRE_GONE     slot
  *                                   WIRE_DIED     slot: by itself; still to be destroyed
@@ -31,8 +33,12 @@ enum wire_request_kind { WIRE_CREATE = 1, WIRE_USAGE, WIRE_KERNEL, WIRE_DESTROY,
 struct wire_request {
     uint32_t kind;
     uint32_t slot;
+    uint32_t number; /* of WIRE_KERNEL: of the kernel, as the agent knows it */
+    uint32_t unused;
     struct sandbox_limits limits; /* of WIRE_CREATE */
 };
+/* With WIRE_KERNEL, by SCM_RIGHTS: what becomes its descriptors 1 to 3. */
+enum { WIRE_KERNEL_FDS = 3 };
 
 enum wire_event_kind {
     WIRE_READY = 1,
