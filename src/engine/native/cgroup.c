@@ -65,10 +65,14 @@ static uint64_t number_in(const char *text, const char *key)
 
 static int write_at(int dir, const char *name, const char *text)
 {
+    ssize_t n;
     auto_fd fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+    do /* a limit of memory is set by reclaiming, which a tracer's signal interrupts */
+        n = write(fd, text, strlen(text));
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : 0;
 }
 
 static const struct cgroup_tree *tree_of(const struct cgroups *cgroups, unsigned controller)
