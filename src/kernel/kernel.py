@@ -2013,7 +2013,7 @@ class Kernel:
         self.streams.connect(spare)
         self.put_in_order()
         gc.collect()
-        after_fork()  # as if nobody had drawn a random number, or made a temporary name
+        after_fork()  # as if nobody had drawn a random number
         return {"op": "rehearsed", "id": request.get("id")}
 
     def ping(self, request):
