@@ -487,10 +487,11 @@ int session_close(struct sessions *sessions, const char *owner, const char *sess
     return r;
 }
 
+/* Not while it is being opened, however long that takes: somebody waits for it. */
 static bool is_idle(const struct session_ref *session)
 {
     return clock_ms() - session->last_used_ms >= session->sessions->options.idle_timeout_ms &&
-           list_empty(&session->runs) && !session_is_installing(session);
+           is_open(session) && list_empty(&session->runs) && !session_is_installing(session);
 }
 
 static void end_idle(const char *error, void *data)

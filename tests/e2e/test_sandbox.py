@@ -1,10 +1,15 @@
 """Ordinary life of sandboxes: runs, sessions, limits, streaming, cancellation."""
 
+import contextlib
 import json
+import os
+import pathlib
+import signal
 import threading
 import time
 
 import belljar
+import processes
 import pytest
 from belljar import PATIENCE, call_tool, need, notification, stateless, text_of
 from sandboxes import Jar, Run, ToolError, until
@@ -304,6 +309,25 @@ def test_an_idle_session_ends(start):
             break
         assert time.monotonic() < deadline, "still there"
     assert busy.run().stdout == "done\n", "a session that runs is not idle"
+
+
+@pytest.mark.native_only("it stops the process that makes sandboxes")
+def test_a_session_that_takes_long_to_open_is_not_idle(start):
+    jar = start("--session-timeout", "1s")
+    spawner = min(filter(is_spawner, processes.below(jar)))  # others begin as its copies
+    os.kill(spawner, signal.SIGSTOP)
+    go_on = threading.Timer(2.5, os.kill, (spawner, signal.SIGCONT))
+    go_on.start()
+    try:
+        assert jar.tool("start_session", memory_mib=123)["session_id"]  # no such one waits
+    finally:
+        go_on.join()
+
+
+def is_spawner(pid):
+    with contextlib.suppress(OSError):  # it has just ended
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "belljar-spawner\n"
+    return False
 
 
 def test_the_number_of_sessions_is_limited(start):
