@@ -184,6 +184,8 @@ def test_the_parts_of_the_engine_may_die_too(user):
 
 # --- many ---------------------------------------------------------------------------------------------
 
+KEPT_CGROUPS = 32  # SPARE_LEAVES of spawner.c
+
 
 @pytest.mark.timeout(1200)
 def test_many_in_sequence_leave_no_trace(user, start, new_traces, numbers):
@@ -204,6 +206,7 @@ def test_many_in_sequence_leave_no_trace(user, start, new_traces, numbers):
         assert abs(after["descriptors"] - before["descriptors"]) <= 5, marks
         assert after["processes"] - before["processes"] <= 2, marks
         assert after["cgroups"] - before["cgroups"] <= 4, marks
+        assert after["kept"] <= KEPT_CGROUPS + after["cgroups"], marks
         assert after["memory"] - before["memory"] < 4 << 20, marks
     left = traces.wait_clean(state, LEFT_AFTER)
     shutil.rmtree(state, ignore_errors=True)
@@ -214,12 +217,15 @@ def counters(jar):
     family = [host.Task(jar.pid), *host.below(jar.pid)]
     ours = host.link("/proc/self/ns/pid")
     own = [task for task in family if task.pid_namespace == ours or task.parent == jar.pid]
-    cgroups = sum(len(dirs) for top in host.owned_cgroups(jar.pid) for _, dirs, _ in os.walk(top))
+    tops = host.owned_cgroups(jar.pid)
+    cgroups = [name for top in tops for _, names, _ in os.walk(top) for name in names]
+    kept = {name.partition("-")[0] for name in cgroups if name.endswith("-agent")}
     return {
         "descriptors": sum(len(os.listdir(f"/proc/{task.pid}/fd")) for task in own),
         "processes": len(family),
         "memory": sum(int((task.status("VmRSS") or ["0"])[0]) * 1024 for task in own),
-        "cgroups": cgroups,
+        "cgroups": sum(not name.endswith(("-kept", "-agent")) for name in cgroups),
+        "kept": len(kept),  # numbers of leaves that are used again, by living sandboxes or the next
     }
 
 

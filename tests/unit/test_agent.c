@@ -391,6 +391,7 @@ static void test_a_thousand_runs_leave_nothing(void **state)
         struct link_run_spec spec = SH("");
         spec.argv = (const char *const[]){ "/bin/true", NULL };
         box_run(box, &spec, &result);
+        CHECK_STR("complaint", buf_str(&result.err), "");
         CHECK_INT("status", result.exit.code, 0);
     }
     print_message("# %llu us a run\n", (unsigned long long)(clock_ms() - start));
