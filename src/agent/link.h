@@ -150,11 +150,10 @@ struct link_kernel_spec {
     const char *cwd;         /* "" : /workspace */
     const char *source;      /* written to LINK_KERNEL_PATH until the kernel ends; NULL: none */
     size_t source_len;
-    struct link_pipes
-        *joined; /* our ends, which are taken in any case: somebody comes to be it (engine.h:
-                                  sandbox_add_kernel) and has the others. argv is then what it was started
-                                  with; environment and directory are its own, and no source is needed.
-                                  NULL: the agent starts it */
+    /* Our ends, which are taken in any case: somebody comes to be it (engine.h:
+     * sandbox_add_kernel) and has the others. argv is then what it was started with; environment
+     * and directory are its own, and no source is needed. NULL: the agent starts it. */
+    struct link_pipes *joined;
 };
 
 struct link_kernel_events {

@@ -9,7 +9,8 @@
  *
  * The mould has the spawner's ids and root, in a user namespace of its own below the spawner's: so it has no right
  * over the spawner, and the spawner and its zygote have every right over agents, whose memory belongs to that
- * namespace for good. It runs nothing of a guest's and reads nothing but orders. It ends when its socket does. All structs are fixed; both sides are of one build.
+ * namespace for good. It runs nothing of a guest's and reads nothing but orders. It ends when its socket does.
+ * All structs are fixed; both sides are of one build.
  *
  *   spawner → mould    struct mould_order
  *   mould → spawner    MOULD_BORN with the pid and, by SCM_RIGHTS, two descriptors: the server's end of
@@ -29,10 +30,10 @@
 enum {
     MOULD_MAGIC = 0x4c554f4d, /* "MOUL", little endian */
     MOULD_CONTROL_FD = 3,
-    MOULD_SETUP_FD =
-        4, /* struct mould_setup, then the agents' filter, then the guests'; read once */
-    MOULD_TREE_FD =
-        5, /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
+    /* struct mould_setup, then the agents' filter, then the guests'; read once */
+    MOULD_SETUP_FD = 4,
+    /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
+    MOULD_TREE_FD = 5,
     MOULD_STEP_MAX = 96,
 };
 
@@ -45,8 +46,7 @@ struct mould_setup {
     uint32_t namespaces; /* CLONE_NEW…, of those that the child makes for itself */
     uint32_t n_trees;
     uint32_t agent_leaves; /* bit i: agents have a leaf in tree i */
-    uint32_t
-        kept_trees; /* bit i: guests' leaves in tree i have the number of the agent's, not the slot */
+    uint32_t kept_trees;   /* bit i: guests' leaves there have the agent's number, not the slot's */
     uint32_t n_agent_filter, n_guest_filter;
     uint32_t ptys;
     char hostname[32];
