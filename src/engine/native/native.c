@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "engine/broker.h"
 #include "engine/native/cgroup.h"
+#include "engine/native/sys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -100,32 +101,19 @@ static void request_free(struct request *request)
     free(request);
 }
 
-static ssize_t send_request(int wire, const struct request *request)
+static int send_request(int wire, const struct request *request)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(request->fds))];
-    } control = { 0 };
-    struct iovec part = { (void *)&request->wire, sizeof(request->wire) };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    if (request->wire.kind == WIRE_KERNEL) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control.space);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(request->fds));
-        memcpy(CMSG_DATA(header), request->fds, sizeof(request->fds));
-    }
-    return sendmsg(wire, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sys_send_fds(wire, &request->wire, sizeof(request->wire), request->fds,
+                        request->wire.kind == WIRE_KERNEL ? WIRE_KERNEL_FDS : 0,
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void send_queued(struct native *native)
 {
     while (!native->lost && !list_empty(&native->requests)) {
         struct request *request = list_first(struct request, &native->requests, link);
-        ssize_t n = send_request(native->started.wire, request);
-        if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
+        int r = send_request(native->started.wire, request);
+        if (r == -EAGAIN || r == -ENOBUFS || r == -EINTR)
             break;
         request_free(request); /* any other failure is seen as the end of the socket */
     }

@@ -123,23 +123,9 @@ static void unwatch(struct spawner *spawner, int *fd)
 /* Waits if the server is slow to read: it never waits for us. `fd` may be -1. */
 static void tell(struct spawner *spawner, const struct wire_event *event, int fd)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = { 0 };
-    struct iovec part = { (void *)event, sizeof(*event) };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    if (fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control.space);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(int));
-    }
-    while (sendmsg(spawner->wire, &message, MSG_NOSIGNAL) < 0)
-        if (errno != EINTR)
+    int r;
+    while ((r = sys_send_fds(spawner->wire, event, sizeof(*event), &fd, fd >= 0, MSG_NOSIGNAL)) < 0)
+        if (r != -EINTR)
             _exit(0); /* the server is gone */
 }
 
@@ -233,6 +219,13 @@ static void fail_start(struct spawner *spawner, struct box *box, const char *ste
     doom(spawner, box);
 }
 
+static void close_ends(struct box *box)
+{
+    fd_closep(&box->stream);
+    fd_closep(&box->door);
+    box->stream = box->door = -1;
+}
+
 /* There is nobody to die. */
 static void on_unborn(struct spawner *spawner, struct box *box)
 {
@@ -261,9 +254,7 @@ static void on_born(struct spawner *spawner, struct box *box, pid_t pid, const i
     box->pidfd = -1;
     (void)kill(pid, SIGKILL);
     (void)waitid(P_PID, (id_t)pid, &info, WEXITED); /* it has run nothing but our own steps */
-    fd_closep(&box->stream);
-    fd_closep(&box->door);
-    box->stream = box->door = -1;
+    close_ends(box);
     on_unborn(spawner, box);
 }
 
@@ -335,9 +326,7 @@ static void on_dead(struct spawner *spawner, struct box *box)
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
     unwatch(spawner, &box->pidfd);
-    fd_closep(&box->stream);
-    fd_closep(&box->door);
-    box->stream = box->door = -1;
+    close_ends(box);
     if (box->state == BOX_STARTING && !box->doomed)
         fail_start(spawner, box, "died while starting", 0);
     if (box->failed)

@@ -14,6 +14,8 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -21,6 +23,31 @@
 static inline int sys_result(long r)
 {
     return r < 0 ? -errno : (int)r;
+}
+
+/* sendmsg(2) with descriptors, at most SYS_FDS_MAX; there may be none. */
+enum { SYS_FDS_MAX = 16 };
+static inline int sys_send_fds(int socket, const void *bytes, size_t len, const int *fds,
+                               size_t n_fds, int flags)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(SYS_FDS_MAX * sizeof(int))];
+    } control = { 0 };
+    struct iovec part = { (void *)(uintptr_t)bytes, len };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (n_fds > SYS_FDS_MAX)
+        return -EINVAL;
+    if (n_fds) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
+    }
+    return sys_result(sendmsg(socket, &message, flags));
 }
 
 /* clone3(2), Linux 5.3. Returns twice, like fork(); the child goes on in a copy of this memory. */

@@ -294,25 +294,6 @@ static bool is_coming(const struct zygotes *zygotes)
     return coming;
 }
 
-static int send_order(int control, const struct zygote_order *order, const int *fds, size_t n_fds)
-{
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(ZYGOTE_FDS_MAX * sizeof(int))];
-    } bytes = { 0 };
-    struct iovec part = { (void *)order, sizeof(*order) };
-    struct msghdr message = { .msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &bytes,
-                              .msg_controllen = CMSG_SPACE(n_fds * sizeof(int)) };
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-    memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
-    return sendmsg(control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *order,
                   const int *fds, size_t n_fds)
 {
@@ -323,7 +304,9 @@ int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *o
         return -EBUSY;
     order->magic = ZYGOTE_MAGIC;
     order->ticket = ++zygotes->ticket;
-    int r = send_order(process->control, order, fds, n_fds);
+    _Static_assert((int)ZYGOTE_FDS_MAX <= SYS_FDS_MAX, "all of them");
+    int r = sys_send_fds(process->control, order, sizeof(*order), fds, n_fds,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
     if (r < 0)
         return r;
     process->forks++;
