@@ -226,9 +226,16 @@ class Dockerd(Engine):
         return [*words, "--bridge", self.bridge, "--iptables=false", "--ip6tables=false"]
 
     def start(self):
-        (self.place / "config.json").write_text(json.dumps({"ip-forward": False}))
+        # What it is at work on is told to those who debug it.
+        (self.place / "config.json").write_text(json.dumps({"ip-forward": False, "debug": True}))
         (self.place / "pid").unlink(missing_ok=True)
         super().start()
+
+    def is_making(self):
+        """A container that somebody has asked for, who may have gone since."""
+        return b"postContainersCreate" in self.api.request(
+            "GET", "/debug/pprof/goroutine", {"debug": "1"}
+        )
 
     def cgroups(self):
         return [place for place in CGROUPS.glob(f"*/{self.place.name}") if place.is_dir()] + [

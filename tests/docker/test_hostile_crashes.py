@@ -7,11 +7,9 @@ import os
 import pathlib
 import signal
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "hostile"))
 
-import belljar  # noqa: E402
 import containers  # noqa: E402
 import host  # noqa: E402
 import images  # noqa: E402
@@ -80,33 +78,31 @@ def foreign(docker, start):
 @pytest.fixture
 def settle(docker, start, foreign):
     """The next start removes what a killed server has left."""
+    catch_up(docker)
+    others = names_of_all(docker)
 
     def begin_and_end(state):
         with start("--no-pool-enabled", state=state) as next:
             # The engine may still be about to make what the dead one has asked for. This one looks for that
             # as long as it lives, and nobody does after it: the state directory goes.
             catch_up(docker)
-            time.sleep(2 * belljar.busyness())
-            left = host.wait_gone(lambda: ours(docker), 20)
+            left = host.wait_gone(lambda: names_of_all(docker) - others, 40)
         assert not left, f"containers are left: {left}\n{next.log_text()}"
 
     return begin_and_end
 
 
 def catch_up(docker):
-    """When the engine has made one container after another, it has made what it was asked for before."""
+    """Until the engine has made what it was asked for. It takes requests up in turn: after an answer to a new
+    one it is at work on all that came before."""
     config = {"Image": images.base(docker), "Cmd": ["true"]}
-    for _ in range(5):
-        made = docker.api.ask("POST", "/containers/create", None, config)["Id"]
-        docker.api.remove_container(made)
+    made = docker.api.ask("POST", "/containers/create", None, config)["Id"]
+    docker.api.remove_container(made)
+    assert not host.wait_gone(docker.is_making, 60), docker.log_text()[-2000:]
 
 
-def ours(docker):
-    return [
-        (item["Names"], item["Status"])
-        for item in docker.api.containers(containers.LABEL)
-        if item["Labels"][containers.LABEL] != FOREIGN
-    ]
+def names_of_all(docker):
+    return {name for item in docker.api.containers(containers.LABEL) for name in item["Names"]}
 
 
 @pytest.mark.parametrize("part", ["agent", "shim"])

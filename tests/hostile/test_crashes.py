@@ -118,7 +118,7 @@ def test_kill_9_of_an_http_server_leaves_nothing(user):
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
-def test_every_other_end_leaves_nothing_too(user, start, new_traces, way):
+def test_every_other_end_leaves_nothing_too(user, start, new_traces, settle, way):
     state = sandboxes.make_state(user)
     traces = new_traces()
     jar = start(state=state)
@@ -135,6 +135,7 @@ def test_every_other_end_leaves_nothing_too(user, start, new_traces, way):
     finally:
         jar.process.kill()
     left = traces.wait_clean(state, LEFT_AFTER)
+    settle(state)
     shutil.rmtree(state, ignore_errors=True)
     assert not left, left
     if way != "SIGHUP":
