@@ -1,14 +1,14 @@
 /*
  * A hostile agent: the input is all that it ever says to a link that has a run (number 1), a kernel
  * inside a cell (number 2) and one piece of file work of each kind open. Beyond "does not crash": every
- * callback comes exactly once, output keeps within what was asked for, messages are whole, a cell ends
- * only when asked to, and lists are clean and sorted. A message that begins with "e" asks for the end
- * of the cell and, when that has come, begins another.
+ * callback comes exactly once, output keeps within what was asked for, lists are clean and sorted, and the
+ * kernel's promises hold (kernel_promises.h).
  *
  * The first byte cuts the rest in two, so that frames arrive in halves too.
  */
 #include "agent/link.h"
 #include "base/loop.h"
+#include "kernel_promises.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,24 +22,12 @@ enum { HEAD = 50, TAIL = 20, READ_MAX = 100, LIST_MAX = 3, INPUT = 70 * 1000, FI
 static struct {
     unsigned broken, exits, answers, counts;
     uint64_t bytes[3], gaps[3];
-
-    struct link *link;
-    unsigned kernel_exits, cells;
-    bool cell_ends;
-    uint64_t kernel_bytes[3], kernel_gaps[3]; /* since the last end of a cell */
 } seen;
-
-/* Not assert(): the promise is checked in every build. */
-static void must(bool promise)
-{
-    if (!promise)
-        abort();
-}
 
 static void on_broken(const char *why, void *data)
 {
     (void)data;
-    must(*why && seen.exits == 1 && seen.kernel_exits == 1 && seen.answers == FILES);
+    must(*why && seen.exits == 1 && kernel_promises_ended() && seen.answers == FILES);
     seen.broken++;
 }
 
@@ -71,80 +59,15 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
     must(exit->code >= 0 && exit->code <= 255);
 }
 
-/*** the kernel ***/
-
-/* What it may have kept from outside of cells comes on top of what a cell may write. */
-enum { KERNEL_KEPT = 64 * 1024 };
-
-static void on_kernel_output(enum link_stream stream, const char *bytes, size_t len, void *data)
-{
-    (void)data;
-    must(seen.kernel_exits == 0 && len > 0);
-    must(bytes[0] + bytes[len - 1] < 1000);
-    seen.kernel_bytes[stream] += len;
-    must(seen.kernel_bytes[stream] <= KERNEL_KEPT + HEAD + TAIL);
-}
-
-static void on_kernel_gap(enum link_stream stream, uint64_t bytes, void *data)
-{
-    (void)data;
-    must(seen.kernel_exits == 0 && bytes > 0);
-    seen.kernel_gaps[stream] += bytes;
-}
-
-static void must_have_counted(const struct link_exit *totals)
-{
-    must(totals->stdout_bytes == seen.kernel_bytes[LINK_STDOUT] + seen.kernel_gaps[LINK_STDOUT]);
-    must(totals->stderr_bytes == seen.kernel_bytes[LINK_STDERR] + seen.kernel_gaps[LINK_STDERR]);
-}
-
-static void on_cell_end(const struct link_exit *totals, void *data)
-{
-    (void)data;
-    must(seen.cell_ends && seen.kernel_exits == 0);
-    must(!totals->signaled && !totals->flooded && totals->code == 0 && !totals->failure[0]);
-    must_have_counted(totals);
-    memset(seen.kernel_bytes, 0, sizeof(seen.kernel_bytes));
-    memset(seen.kernel_gaps, 0, sizeof(seen.kernel_gaps));
-    seen.cell_ends = false;
-    seen.cells++;
-    must(link_kernel_cell(seen.link, HEAD, TAIL, 1000, NULL) == 0);
-}
-
-static void on_message(const char *json, size_t len, void *data)
-{
-    (void)data;
-    must(seen.kernel_exits == 0 && len > 0 && len <= LINK_KERNEL_MESSAGE_MAX && json[len] == '\0');
-    if (json[0] == 'e')
-        must((link_kernel_cell_end(seen.link, on_cell_end, NULL, NULL) == 0) == !seen.cell_ends);
-    if (json[0] == 'e')
-        seen.cell_ends = true;
-}
-
-static void on_kernel_exit(const struct link_exit *exit, void *data)
-{
-    (void)data;
-    seen.kernel_exits++;
-    if (!exit)
-        return;
-    must_have_counted(exit);
-    must(strnlen(exit->failure, sizeof(exit->failure)) < sizeof(exit->failure));
-    must(exit->code >= 0 && exit->code <= 255);
-}
-
 static void open_kernel(struct link *link, size_t len)
 {
     static const char message[INPUT];
-    static const struct link_kernel_events events = { .on_message = on_message,
-                                                      .on_output = on_kernel_output,
-                                                      .on_gap = on_kernel_gap,
-                                                      .on_exit = on_kernel_exit };
     const char *const argv[] = { "k", NULL };
     const struct link_kernel_spec spec = {
         .argv = argv, .cwd = "", .source = "s", .source_len = 1
     };
-    must(link_kernel_start(link, &spec, &events, NULL, NULL) == 0);
-    must(link_kernel_cell(link, HEAD, TAIL, 1000, NULL) == 0);
+    must(link_kernel_start(link, &spec, &kernel_events, NULL, NULL) == 0);
+    kernel_promises_cell();
     must(link_kernel_send(link, message, len, NULL) == 0);
 }
 
@@ -243,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     static const struct link_events events = { .on_broken = on_broken };
     struct link *link = link_new(&loop, ends[0], &events, NULL);
-    seen.link = link;
+    kernel_promises_begin(link);
     open_work(link, data[0] == 128 ? INPUT : 10);
     size_t cut = 1 + data[0] * (size - 1) / 256;
     say(&loop, ends[1], data + 1, cut - 1);
@@ -255,6 +178,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     close(ends[1]);
     while (uv_run(&loop, UV_RUN_NOWAIT))
         ;
-    must(seen.broken == 1 && seen.exits == 1 && seen.kernel_exits == 1 && seen.answers == FILES);
+    must(seen.broken == 1 && seen.exits == 1 && kernel_promises_ended() && seen.answers == FILES);
     return 0;
 }
