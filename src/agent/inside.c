@@ -15,12 +15,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -108,16 +106,6 @@ static int name_host(struct inside *inside, const char **ret_detail)
     (void)ret_detail;
     const char *name = inside->mould->setup.hostname;
     return sethostname(name, strlen(name)) < 0 ? -errno : 0;
-}
-
-static int loopback_up(struct inside *inside, const char **ret_detail)
-{
-    (void)ret_detail;
-    if (!inside->mould->setup.own_network)
-        return 0; /* the host's, and not ours to change */
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-    return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
 }
 
 static int private_places(struct inside *inside, const char **ret_detail)
@@ -222,7 +210,6 @@ static const struct step {
     { "become the agent's user", become_agent }, /* before files are made: they get its uid */
     { "open the guest's cgroup", open_guest_cgroup }, /* as that user, or v1 refuses the entry */
     { "set the host name", name_host },
-    { "bring loopback up", loopback_up },
     { "private mounts", private_places },
     { "limit resources", limit_resources },
     { "place descriptors", place_descriptors }, /* after the last step that opens something */

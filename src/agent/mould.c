@@ -4,13 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
 static struct mould mould;
+static int home = -1; /* a network namespace for the mould itself, where sandboxes have their own */
 
 static _Noreturn void die(const char *what, int code)
 {
@@ -47,23 +50,23 @@ static void read_setup(void)
 
 /*** words ***/
 
-/* `fds` of MOULD_BORN, two; or NULL. */
-static void tell(const struct mould_reply *reply, const int *fds)
+/* `fds` of MOULD_BORN. */
+static void tell(const struct mould_reply *reply, const int *fds, size_t n_fds)
 {
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(2 * sizeof(int))];
+        char space[CMSG_SPACE(MOULD_BORN_FDS * sizeof(int))];
     } control = { 0 };
     struct iovec part = { (void *)(uintptr_t)reply, sizeof(*reply) };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    if (fds) {
+    if (n_fds) {
         message.msg_control = &control;
-        message.msg_controllen = sizeof(control.space);
+        message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, 2 * sizeof(int));
+        header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
     }
     while (sendmsg(MOULD_CONTROL_FD, &message, MSG_NOSIGNAL) < 0)
         if (errno != EINTR)
@@ -77,7 +80,98 @@ static void tell_failed(const struct mould_order *order, pid_t pid, const char *
         .word = MOULD_FAILED, .slot = order->slot, .birth = order->birth, .pid = pid, .code = code
     };
     (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
-    tell(&reply, NULL);
+    tell(&reply, NULL, 0);
+}
+
+/* False: the spawner has gone. `*ret_net` is a namespace that came with it, or -1. */
+static bool hear(struct mould_order *ret, int *ret_net)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = { ret, sizeof(*ret) };
+    struct msghdr message;
+    ssize_t n;
+    do {
+        message = (struct msghdr){ .msg_iov = &part,
+                                   .msg_iovlen = 1,
+                                   .msg_control = &control,
+                                   .msg_controllen = sizeof(control.space) };
+        n = recvmsg(MOULD_CONTROL_FD, &message, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(*ret) || ret->setup.n_cgroups > mould.setup.n_trees)
+        return false;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *ret_net = -1;
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(*ret_net)))
+        memcpy(ret_net, CMSG_DATA(header), sizeof(*ret_net));
+    return true;
+}
+
+/*** the network ***/
+
+/* Sockets on their way in others outlive their processes; the kernel finds them later. The network namespace that
+ * we are in is meant: this file counts sockets of every family there. */
+static bool without_sockets(void)
+{
+    static const char none[] = "sockets: used 0\n";
+    char text[sizeof(none) - 1];
+    int fd = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    return n == (ssize_t)sizeof(text) && memcmp(text, none, sizeof(text)) == 0;
+}
+
+/* A socket of any family can be asked this, and those of this one nobody has to be told of (engine/native/nets.h). */
+static int loopback_up(void)
+{
+    struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int r = fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+/* Enters a new one; its descriptor. */
+static int make_network(void)
+{
+    int r = unshare(CLONE_NEWNET) < 0 ? -errno : loopback_up();
+    if (r < 0)
+        return r;
+    int net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    return net < 0 ? -errno : net;
+}
+
+/* For the next child, which is born where we are. Takes `spare`, or -1; the descriptor of what was entered. */
+static int enter_network(int spare)
+{
+    if (spare >= 0 && setns(spare, CLONE_NEWNET) == 0 && without_sockets())
+        return spare;
+    if (spare >= 0)
+        close(spare);
+    return make_network();
+}
+
+/* Not where we come from: the spawner's is not ours to enter. Tried once, so that a start fails and not a sandbox. */
+static void make_home(void)
+{
+    home = make_network();
+    if (home < 0 || setns(home, CLONE_NEWNET) < 0)
+        die("network namespace", home < 0 ? -home : errno);
+}
+
+/* The mould's own sockets must never be in a sandbox's. If it cannot leave it ends, and with it who was born there
+ * (or -1): that one holds a copy of our socket, and waits for us. */
+static void leave_network(pid_t born)
+{
+    if (setns(home, CLONE_NEWNET) == 0)
+        return;
+    if (born > 0)
+        (void)kill(born, SIGKILL); /* not reaped: nobody knows it yet */
+    _exit(1);
 }
 
 /*** one sandbox ***/
@@ -135,7 +229,8 @@ static pid_t clone_child(struct inside *inside)
     return pid;
 }
 
-static void bear(const struct mould_order *order, const int stream[2], const int door[2])
+/* `net`: what the child is to be born in and we are in now, or -1. */
+static void bear(const struct mould_order *order, const int stream[2], const int door[2], int net)
 {
     struct inside inside = { .mould = &mould,
                              .order = order,
@@ -143,6 +238,8 @@ static void bear(const struct mould_order *order, const int stream[2], const int
                              .door = door[1],
                              .control = MOULD_CONTROL_FD };
     pid_t pid = clone_child(&inside);
+    if (net >= 0)
+        leave_network(pid);
     if (pid < 0) {
         tell_failed(order, MOULD_UNBORN, "clone", -pid);
         return;
@@ -150,25 +247,47 @@ static void bear(const struct mould_order *order, const int stream[2], const int
     int r = map_ids(order, pid);
     if (r < 0) /* not reaped: nobody knows it yet */
         (void)kill(pid, SIGKILL);
-    const int outer[] = { stream[0], door[0] };
+    const int outer[MOULD_BORN_FDS] = { stream[0], door[0], net };
     const struct mould_reply born = {
         .word = MOULD_BORN, .slot = order->slot, .birth = order->birth, .pid = pid
     };
-    tell(&born, outer);
+    tell(&born, outer, net < 0 ? 2 : 3);
     if (r < 0)
         tell_failed(order, pid, "map ids", -r);
     else
         (void)!send(door[0], "", 1, MSG_NOSIGNAL); /* it goes on, or is dead */
 }
 
-static void obey(const struct mould_order *order)
+/* Takes `spare`. */
+static void bear_in_network(const struct mould_order *order, const int stream[2], const int door[2],
+                            int spare)
+{
+    if (!mould.setup.own_network) {
+        bear(order, stream, door, -1);
+        return;
+    }
+    int net = enter_network(spare);
+    if (net >= 0) {
+        bear(order, stream, door, net);
+        close(net);
+        return;
+    }
+    leave_network(MOULD_UNBORN);
+    tell_failed(order, MOULD_UNBORN, "make a network namespace", -net);
+}
+
+/* Takes `spare`. */
+static void obey(const struct mould_order *order, int spare)
 {
     int fds[4] = { -1, -1, -1, -1 };
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[2]) < 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) == 0 &&
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[2]) == 0) {
+        bear_in_network(order, &fds[0], &fds[2], spare);
+    } else {
         tell_failed(order, MOULD_UNBORN, "make the agent's sockets", errno);
-    else
-        bear(order, &fds[0], &fds[2]);
+        if (spare >= 0)
+            close(spare);
+    }
     for (int i = 0; i < 4; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -178,15 +297,13 @@ int main(void)
 {
     (void)prctl(PR_SET_NAME, "belljar-mould");
     read_setup();
+    if (mould.setup.own_network)
+        make_home();
     if (dup2(STDIN_FILENO, STDERR_FILENO) < 0) /* agents have nobody to complain to */
         die("standard error", errno);
-    for (;;) {
-        static struct mould_order order;
-        ssize_t n = recv(MOULD_CONTROL_FD, &order, sizeof(order), 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n != (ssize_t)sizeof(order) || order.setup.n_cgroups > mould.setup.n_trees)
-            _exit(0); /* the spawner has gone */
-        obey(&order);
-    }
+    static struct mould_order order;
+    int spare;
+    while (hear(&order, &spare))
+        obey(&order, spare);
+    _exit(0);
 }

@@ -12,12 +12,17 @@
  * namespace for good. It runs nothing of a guest's and reads nothing but orders. It ends when its socket does.
  * All structs are fixed; both sides are of one build.
  *
- *   spawner → mould    struct mould_order
- *   mould → spawner    MOULD_BORN with the pid and, by SCM_RIGHTS, two descriptors: the server's end of
- *                      the agent's stream and the outer end of its door. Or MOULD_FAILED with MOULD_UNBORN
+ *   spawner → mould    struct mould_order; by SCM_RIGHTS perhaps a network namespace to be used again
+ *   mould → spawner    MOULD_BORN with the pid and, by SCM_RIGHTS, descriptors: the server's end of the agent's
+ *                      stream, the outer end of its door, and its network namespace where it has its own.
+ *                      Or MOULD_FAILED with MOULD_UNBORN
  *   child → spawner    MOULD_STARTED: it is the agent; or MOULD_FAILED, and it ends
  *
  * A child's failure may come before MOULD_BORN, its start never does.
+ *
+ * Network namespaces are the mould's, not the sandboxes': no sandbox has a right in one, and the next can be put into
+ * it. Whether anybody has used one the spawner knows (engine/native/nets.h); that no socket is left in it the mould
+ * looks at when it enters. One that does not pass is left, and a new one made.
  */
 #ifndef BELLJAR_AGENT_MOULD_H
 #define BELLJAR_AGENT_MOULD_H
@@ -35,13 +40,14 @@ enum {
     /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
     MOULD_TREE_FD = 5,
     MOULD_STEP_MAX = 96,
+    MOULD_BORN_FDS = 3, /* at most */
 };
 
 struct mould_setup {
     uint32_t magic;
     uint32_t own_uids;    /* agent and guest have ids of their own */
     uint32_t bounded;     /* a cgroup bounds memory */
-    uint32_t own_network; /* with a loopback to bring up */
+    uint32_t own_network; /* the mould makes and enters it */
     uint32_t has_landlock;
     uint32_t namespaces; /* CLONE_NEW…, of those that the child makes for itself */
     uint32_t n_trees;

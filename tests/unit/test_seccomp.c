@@ -151,6 +151,10 @@ static long call_flags(void)
 {
     return ioctl(-1, SIOCSIFFLAGS, NULL);
 }
+static long call_listen(void)
+{
+    return ioctl(-1, SECCOMP_IOCTL_NOTIF_RECV, NULL);
+}
 static long call_index(void)
 {
     return ioctl(-1, SIOCGIFINDEX, NULL);
@@ -217,7 +221,10 @@ static void filter_does_what_the_table_says(void **state)
         { "mount of the agent", SECCOMP_AGENT, call_mount, EPERM },
         { "mount of the spawner", SECCOMP_SPAWNER, call_mount, EFAULT },
         { "interface flags", SECCOMP_GUEST, call_flags, EPERM },
+        { "calls of others of the agent", SECCOMP_AGENT, call_listen, EPERM },
+        { "calls of others", SECCOMP_GUEST, call_listen, EPERM },
         { "interface flags of the spawner", SECCOMP_SPAWNER, call_flags, EBADF },
+        { "calls of others of the spawner", SECCOMP_SPAWNER, call_listen, EBADF },
         { "interface index", SECCOMP_GUEST, call_index, EBADF },
         { "AF_UNIX", SECCOMP_GUEST, call_unix, 0 },
         { "AF_PACKET", SECCOMP_GUEST, call_packet, EPERM },

@@ -1,6 +1,6 @@
 /*
- * One sandbox from the spawner's side: its cgroups, and the order for its pid 1. The expensive part (a network
- * namespace costs more than all else) runs in that process, beside spawner and mould.
+ * One sandbox from the spawner's side: its cgroups, and the order for its pid 1. The expensive part runs in that
+ * process, beside spawner and mould.
  */
 #include "engine/native/host.h"
 
@@ -66,6 +66,9 @@ void box_setup(const struct native_host *host, const struct sandbox_limits *limi
 
 /*** The mould ***/
 
+/* To make network namespaces and enter them, with their loopback. Where it is root it has all. */
+#define MOULD_CAPABILITIES (UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_NET_ADMIN)
+
 static int make_setup(const struct native_host *host)
 {
     const struct mould_setup setup = {
@@ -74,7 +77,7 @@ static int make_setup(const struct native_host *host)
         .bounded = (host->cgroups.controllers & CGROUP_MEMORY) != 0,
         .own_network = !host->network,
         .has_landlock = host->landlock >= 0,
-        .namespaces = (uint32_t)box_namespaces(host),
+        .namespaces = (uint32_t)(box_namespaces(host) & ~CLONE_NEWNET),
         .n_trees = (uint32_t)host->cgroups.n,
         .agent_leaves = cgroup_agent_leaves(&host->cgroups),
         .kept_trees = cgroup_kept_trees(&host->cgroups),
@@ -130,7 +133,8 @@ static _Noreturn void become_mould(const struct native_host *host, int control, 
         _exit(127);
     char name[] = "belljar-mould", *argv[] = { name, NULL }, *envp[] = { NULL };
     int program = place_descriptors(host, control, setup);
-    if (program >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0)
+    if (program >= 0 && (host->own_uids || host_keep_capabilities(MOULD_CAPABILITIES) == 0) &&
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0)
         (void)sys_exec_fd(program, argv, envp);
     _exit(127); /* its socket tells */
 }
@@ -198,9 +202,12 @@ int box_start(const struct native_host *host, int mould, const struct box_start 
     struct mould_order order;
     make_order(host, start, &order);
     /* Never waits: the mould may be waiting for us. */
-    if (send(mould, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        r = fail(ret_failure, "order an agent", errno);
+    r = sys_send_fds(mould, &order, sizeof(order), &start->net, start->net >= 0,
+                     MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (r < 0) {
+        r = fail(ret_failure, "order an agent", -r);
         (void)cgroup_remove(&host->cgroups, start->names.slot); /* empty again */
+        return r;
     }
-    return r;
+    return 0;
 }

@@ -66,6 +66,9 @@ void host_close_all_but(const int *fds, size_t n);
 /* `text` to a file of that process in /proc. 0 or -errno. */
 int host_write_proc(pid_t pid, const char *file, const char *text);
 
+/* These through an exec without being root, where need be; bits as in capset(2). */
+int host_keep_capabilities(uint64_t capabilities);
+
 /* For a process that must outlive the server by a moment: no terminal, no signal but SIGKILL. */
 void host_deafen(void);
 
@@ -82,6 +85,7 @@ struct box_start {
     struct cgroup_names names;
     uint32_t birth; /* for mould_order */
     bool for_kernel;
+    int net; /* a network namespace to be used again, or -1; stays the caller's */
     struct sandbox_limits limits;
 };
 struct box_failure {
@@ -97,7 +101,7 @@ int box_start(const struct native_host *host, int mould, const struct box_start 
 struct agent_setup;
 void box_setup(const struct native_host *host, const struct sandbox_limits *limits,
                struct agent_setup *ret);
-/* Namespaces of a sandbox that its first process makes for itself. */
+/* Namespaces of a sandbox, beside those of users and processes. */
 int box_namespaces(const struct native_host *host);
 
 #endif

@@ -54,6 +54,15 @@ int host_write_proc(pid_t pid, const char *file, const char *text)
     return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
+int host_keep_capabilities(uint64_t capabilities)
+{
+    int r = sys_capset(capabilities, capabilities);
+    for (int cap = 0; r == 0 && cap < 64; cap++)
+        if ((capabilities >> cap & 1) && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+            r = -errno;
+    return r;
+}
+
 /* The range of outside ids, as root; else the caller's own under the guest's number. */
 static int map_spawner(const struct native_host *host, pid_t pid)
 {

@@ -145,6 +145,9 @@ static int build_table(enum seccomp_role role, struct seccomp_program *ret, stru
 
 enum { NARROW_MAX = 256, NARROW_ROW = 5 };
 
+static const struct sock_filter load_number =
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+
 static void emit(struct seccomp_program *program, struct sock_filter instruction)
 {
     program->code[program->len++] = instruction;
@@ -190,14 +193,13 @@ static void emit_refusal(struct seccomp_program *program, const struct syscall_r
     emit(program,
          (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)test->value, 0, 1));
     emit(program, rule->n_tests ? refuse : allow);
-    emit(program, rule->n_tests ? allow : refuse);
+    emit(program, rule->n_tests ? load_number : refuse); /* there may be more rows for the call */
 }
 
 static int build_narrow(enum seccomp_role role, struct seccomp_program *ret, struct err *err)
 {
     struct seccomp_program program = { xcalloc(NARROW_MAX, sizeof(struct sock_filter)), 0 };
-    emit(&program,
-         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    emit(&program, load_number);
     for (size_t g = 0; g < n_syscall_groups; g++)
         for (size_t i = 0; i < syscall_groups[g].n_rules; i++) {
             const struct syscall_rule *rule = &syscall_groups[g].rules[i];

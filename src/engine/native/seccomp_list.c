@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -46,6 +47,11 @@
         .name = #call, .n_tests = 1, .tests = { { argument, bits, wanted } }, .words = text        \
     }
 #define IOCTL(request) WITH(ioctl, 1, INT_BITS, (uint32_t)(request), #request)
+#define MAKE_IOCTL(request)                                                                        \
+    {                                                                                              \
+        .name = "ioctl", .who = CALL_SETUP, .n_tests = 1,                                          \
+        .tests = { { 1, INT_BITS, (uint32_t)(request) } }, .words = #request                       \
+    }
 #define FCNTL(command) WITH(fcntl, 1, INT_BITS, command, #command)
 
 /* The kernel takes the lower half of clone's flags; an exit signal shares it with CLONE_NEWTIME. */
@@ -325,11 +331,9 @@ static const struct syscall_rule setup[] = {
     MAKE(setns),
     MAKE(sethostname),
     MAKE(landlock_restrict_self),
-    { .name = "ioctl",
-      .who = CALL_SETUP,
-      .n_tests = 1,
-      .tests = { { 1, INT_BITS, SIOCSIFFLAGS } },
-      .words = "SIOCSIFFLAGS" },
+    MAKE_IOCTL(SIOCSIFFLAGS),
+    MAKE_IOCTL(SECCOMP_IOCTL_NOTIF_RECV),
+    MAKE_IOCTL(SECCOMP_IOCTL_NOTIF_SEND),
 };
 
 #define GROUP(rules_, reason_)                                                                     \

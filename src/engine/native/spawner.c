@@ -5,7 +5,7 @@
  *
  * A box goes FREE → STARTING → LIVE → DEAD → REMOVING → FREE. It is dead when the kernel says so
  * (its pidfd), which is after everything in its pid namespace has died; its cgroups are empty then.
- * Mounts and network go with the namespaces.
+ * Mounts go with their namespace; a network namespace that nobody has used is kept (nets.h).
  *
  * Their agents are cast by the mould (agent/mould.h), whose children are the spawner's; with it the spawner ends.
  *
@@ -19,6 +19,7 @@
 
 #include "agent/mould.h"
 #include "base/log.h"
+#include "engine/native/nets.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
 #include "engine/native/zygotes.h"
@@ -33,6 +34,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -57,6 +59,9 @@ struct box {
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     int pidfd, stream, door;
+    int net;       /* its network namespace; -1: none of its own, or none is kept */
+    ino_t net_ino; /* of that */
+    bool net_used;
     struct sandbox_limits limits;
     uint64_t since_ms; /* of STARTING, and of being doomed */
     struct box_failure failure;
@@ -78,13 +83,16 @@ struct spawner {
      * charged there until then. */
     struct spare spare[SPARE_LEAVES];
     struct zygotes zygotes;
+    struct nets nets;
+    bool nets_muted; /* until the next millisecond */
     struct box boxes[WIRE_SLOTS_MAX];
 };
 
 /* What an epoll event is about. */
 #define WATCH_WIRE UINT64_MAX
 #define WATCH_MOULD (UINT64_MAX - 1)
-#define WATCH_ZYGOTE (UINT64_MAX - 1 - ZYGOTES_WATCHES) /* the first of so many */
+#define WATCH_NETS (UINT64_MAX - 2)
+#define WATCH_ZYGOTE (UINT64_MAX - 2 - ZYGOTES_WATCHES) /* the first of so many */
 /* Less: a slot, whose pidfd it is. */
 
 static uint64_t now_ms(void)
@@ -186,6 +194,63 @@ static int retire_cgroups(struct spawner *spawner, struct box *box)
     return 0;
 }
 
+/*** Network namespaces ***/
+
+static void hold_net(struct spawner *spawner, struct box *box, int net)
+{
+    struct stat st;
+    if (net >= 0 && (spawner->nets.listener < 0 || fstat(net, &st) < 0)) {
+        close(net);
+        net = -1;
+    }
+    box->net = net;
+    box->net_ino = net < 0 ? 0 : st.st_ino;
+}
+
+static void retire_net(struct spawner *spawner, struct box *box)
+{
+    if (box->net >= 0 && !box->net_used && !box->failed)
+        nets_keep(&spawner->nets, steal_fd(&box->net));
+    fd_closep(&box->net);
+    box->net = -1;
+}
+
+/* Whoever cannot be told apart is everybody. */
+static void note_use(struct spawner *spawner, ino_t net)
+{
+    bool known = net && net == spawner->nets.home;
+    for (unsigned slot = 0; slot < spawner->host->slots && !known; slot++) {
+        struct box *box = &spawner->boxes[slot];
+        known = net && box->state != BOX_FREE && box->net_ino == net;
+        box->net_used |= known;
+    }
+    for (unsigned slot = 0; slot < spawner->host->slots && !known; slot++)
+        spawner->boxes[slot].net_used = true;
+}
+
+static void listen_to_guests(struct spawner *spawner, bool on)
+{
+    struct epoll_event event = { .events = on ? EPOLLIN : 0, .data.u64 = WATCH_NETS };
+    (void)epoll_ctl(spawner->epoll, EPOLL_CTL_MOD, spawner->nets.listener,
+                    &event); /* it is there */
+    spawner->nets_muted = !on;
+}
+
+static void on_socket(struct spawner *spawner)
+{
+    struct net_call call;
+    int r = nets_hear(&spawner->nets, now_ms(), &call);
+    if (r == 0) {
+        note_use(spawner, call.net);
+        nets_answer(&spawner->nets, &call);
+    } else if (r != -EAGAIN) { /* or guests would wait for ever */
+        log_error("spawner: cannot hear who makes sockets: %s", strerror(-r));
+        _exit(1);
+    }
+    if (nets_weary(&spawner->nets, now_ms()))
+        listen_to_guests(spawner, false);
+}
+
 /*** The life of a box ***/
 
 static void doom(struct spawner *spawner, struct box *box)
@@ -204,6 +269,7 @@ static void remove_box(struct spawner *spawner, struct box *box)
         box->state = BOX_REMOVING;
         return;
     }
+    retire_net(spawner, box);
     spawner->pending--;
     box->state = BOX_FREE;
     tell_about(spawner, box, WIRE_GONE);
@@ -234,12 +300,14 @@ static void on_unborn(struct spawner *spawner, struct box *box)
 }
 
 /* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
-static void on_born(struct spawner *spawner, struct box *box, pid_t pid, const int fds[2])
+static void on_born(struct spawner *spawner, struct box *box, pid_t pid,
+                    const int fds[MOULD_BORN_FDS])
 {
     siginfo_t info;
     int code = fds[0] < 0 || fds[1] < 0 ? EMFILE : 0; /* there was no room for them */
     box->stream = fds[0];
     box->door = fds[1];
+    hold_net(spawner, box, fds[2]);
     box->pidfd = sys_pidfd_open(pid); /* our child, and not reaped yet */
     if (box->pidfd < 0)
         code = -box->pidfd;
@@ -270,11 +338,12 @@ static void on_started(struct spawner *spawner, struct box *box)
 }
 
 /* Takes the descriptors. What is about a start that has been given up is too late. */
-static void on_reply(struct spawner *spawner, struct mould_reply *reply, const int fds[2])
+static void on_reply(struct spawner *spawner, struct mould_reply *reply,
+                     const int fds[MOULD_BORN_FDS])
 {
     struct box *box = reply->slot < spawner->host->slots ? &spawner->boxes[reply->slot] : NULL;
     if (!box || box->state != BOX_STARTING || box->birth != reply->birth) {
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < MOULD_BORN_FDS; i++)
             if (fds[i] >= 0)
                 close(fds[i]);
         return;
@@ -296,7 +365,7 @@ static bool hear_mould(struct spawner *spawner)
 {
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(2 * sizeof(int))];
+        char space[CMSG_SPACE(MOULD_BORN_FDS * sizeof(int))];
     } control;
     struct mould_reply reply;
     struct iovec part = { &reply, sizeof(reply) };
@@ -311,10 +380,10 @@ static bool hear_mould(struct spawner *spawner)
         log_error("spawner: the mould of agents has died");
         _exit(1);
     }
-    int fds[2] = { -1, -1 };
+    int fds[MOULD_BORN_FDS] = { -1, -1, -1 };
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(fds)))
-        memcpy(fds, CMSG_DATA(header), sizeof(fds));
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len <= CMSG_LEN(sizeof(fds)))
+        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
     on_reply(spawner, &reply, fds);
     return true;
 }
@@ -345,14 +414,17 @@ static void create(struct spawner *spawner, struct box *box, const struct wire_r
                          .pidfd = -1,
                          .stream = -1,
                          .door = -1,
+                         .net = -1,
                          .birth = ++spawner->births,
                          .limits = request->limits,
                          .since_ms = now_ms() };
     spawner->pending++;
     int r = take_leaf(spawner, box);
+    auto_fd net = nets_take(&spawner->nets);
     const struct box_start start = { .names = names_of(spawner, box),
                                      .birth = box->birth,
                                      .for_kernel = request->for_kernel != 0,
+                                     .net = net,
                                      .limits = request->limits };
     if (r < 0)
         box->failure = (struct box_failure){ .code = -r, .step = "make leaves of cgroups" };
@@ -540,6 +612,10 @@ static void dispatch(struct spawner *spawner, uint64_t what)
         (void)hear_mould(spawner);
         return;
     }
+    if (what == WATCH_NETS) {
+        on_socket(spawner);
+        return;
+    }
     if (what >= WATCH_ZYGOTE) {
         zygotes_ready(&spawner->zygotes, (unsigned)(what - WATCH_ZYGOTE));
         return;
@@ -558,9 +634,13 @@ static _Noreturn void loop(struct spawner *spawner)
         int wait = zygotes_tick(&spawner->zygotes, now_ms());
         if (spawner->pending && (wait < 0 || wait > TICK_MS))
             wait = TICK_MS;
+        if (spawner->nets_muted)
+            wait = 1;
         int n = epoll_wait(spawner->epoll, events, EVENTS, wait);
         for (int i = 0; i < n; i++)
             dispatch(spawner, events[i].data.u64);
+        if (spawner->nets_muted && !nets_weary(&spawner->nets, now_ms()))
+            listen_to_guests(spawner, true);
         if (spawner->pending && now_ms() - ticked >= TICK_MS) {
             tick(spawner);
             ticked = now_ms();
@@ -583,8 +663,9 @@ static int become_root_of_namespace(const struct native_host *host, struct err *
     return 0;
 }
 
-static int prepare(const struct native_host *host, struct err *err)
+static int prepare(struct spawner *spawner, struct err *err)
 {
+    const struct native_host *host = spawner->host;
     (void)prctl(PR_SET_NAME, "belljar-spawner");
     int r = become_root_of_namespace(host, err);
     if (r < 0)
@@ -611,7 +692,11 @@ static int prepare(const struct native_host *host, struct err *err)
         return r;
     /* Last. What this forbids, no sandbox will ever do; they inherit it. */
     r = sys_seccomp_filter(host->spawner_filter.code, host->spawner_filter.len);
-    return r < 0 ? err_sys(err, -r, "load the seccomp filter") : 0;
+    if (r < 0)
+        return err_sys(err, -r, "load the seccomp filter");
+    nets_init(&spawner->nets);
+    r = host->network ? 0 : nets_listen(&spawner->nets);
+    return r < 0 ? err_sys(err, -r, "load the filter that tells of sockets") : 0;
 }
 
 static int begin(struct spawner *spawner, struct err *err)
@@ -624,6 +709,8 @@ static int begin(struct spawner *spawner, struct err *err)
         return err_sys(err, -spawner->mould, "start the mould of agents");
     watch(spawner, spawner->wire, WATCH_WIRE);
     watch(spawner, spawner->mould, WATCH_MOULD);
+    if (spawner->nets.listener >= 0)
+        watch(spawner, spawner->nets.listener, WATCH_NETS);
     return 0;
 }
 
@@ -644,7 +731,7 @@ void spawner_run(const struct native_host *host, int wire, int go)
     spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
-    if (prepare(host, &err) < 0 || begin(&spawner, &err) < 0) {
+    if (prepare(&spawner, &err) < 0 || begin(&spawner, &err) < 0) {
         first.kind = WIRE_FAILED; /* the message has its own words */
         (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
                        err.msg);

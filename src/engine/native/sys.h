@@ -126,6 +126,27 @@ static inline int sys_seccomp_filter(const struct sock_filter *code, unsigned sh
     return sys_result(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog));
 }
 
+/* seccomp(2), Linux 5.0. */
+static inline int sys_seccomp_notif_sizes(struct seccomp_notif_sizes *ret)
+{
+    return sys_result(syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, ret));
+}
+
+/* Headers older than Linux 5.19 lack this. */
+enum { SECCOMP_5_19_WAIT_KILLABLE_RECV = 1 << 5 };
+
+/* A filter whose SECCOMP_RET_USER_NOTIF is told by the descriptor returned, Linux 5.5. A signal that is not deadly does
+ * not disturb a call that has been told of, where the kernel can do so. */
+static inline int sys_seccomp_listener(const struct sock_filter *code, unsigned short len)
+{
+    struct sock_fprog prog = { .len = len, .filter = (struct sock_filter *)code };
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    int r = sys_result(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                               flags | SECCOMP_5_19_WAIT_KILLABLE_RECV, &prog));
+    return r == -EINVAL ? sys_result(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog))
+                        : r;
+}
+
 /* landlock_create_ruleset(2), Linux 5.13: the version of the interface, or -errno. */
 static inline int sys_landlock_abi(void)
 {

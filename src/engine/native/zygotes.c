@@ -77,7 +77,7 @@ static int private_tmp(void)
     return 0;
 }
 
-/* Through an exec without being root, where need be. */
+/* And no others, for good. */
 static int keep_capabilities(void)
 {
     for (int cap = 0; cap < 64; cap++)
@@ -86,12 +86,7 @@ static int keep_capabilities(void)
                 break; /* past the last one */
             return -errno;
         }
-    int r = sys_capset(ZYGOTE_CAPABILITIES, ZYGOTE_CAPABILITIES);
-    for (int cap = 0; r == 0 && cap < 64; cap++)
-        if ((ZYGOTE_CAPABILITIES & CAP_BIT(cap)) &&
-            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
-            r = -errno;
-    return r;
+    return host_keep_capabilities(ZYGOTE_CAPABILITIES);
 }
 
 /* Its children inherit it, and of what is ours it is the easiest to replace. Only a hint. */
