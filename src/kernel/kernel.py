@@ -86,6 +86,7 @@ def copy_of(module):
 ast, fcntl, gc, io, json, linecache = map(copy_of, (ast, fcntl, gc, io, json, linecache))
 os, select, signal, time, traceback = map(copy_of, (os, select, signal, time, traceback))
 lower_signal = copy_of(sys.modules["_signal"])
+count_threads = sys.modules["_thread"]._count  # beside the first
 SIGINT, SIG_BLOCK, SIG_UNBLOCK = map(int, (signal.SIGINT, signal.SIG_BLOCK, signal.SIG_UNBLOCK))
 
 encode_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -137,16 +138,11 @@ OPTIONS = {  # of "execute"
     "plain": "repr",  # or "str": what the text of a result is
     "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
+    "look_us": 0,  # for which the next request is waited for awake, where they come as quickly
     "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-
-
-def cpu_ns(own=time.process_time_ns, times=os.times):
-    """Used by this process, and by the children that it has waited for."""
-    now = times()
-    return own() + int((now[2] + now[3]) * 1e9)
 
 
 # ---- interrupts ---------------------------------------------------------------------------------
@@ -222,6 +218,51 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+class Look:
+    """Waits for a request awake: to wake up an idle processor takes longer than many a cell.
+
+    Only for a moment, where the last requests came as quickly, and not beside threads of the guest's. A look
+    in vain, or one that was slowed down by others who want the processor, doubles the number of quick ones
+    that it takes until the next; many that were not halve it. The server does the same (base/loop.h).
+    """
+
+    NEEDS_MIN, NEEDS_MAX, FORGIVES = 2, 1024, 64
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.poll = select.poll()
+        self.poll.register(fd, select.POLLIN)
+        self.longest_ns = 0  # 0: never
+        self.quick, self.needs, self.hits = 0, self.NEEDS_MIN, 0
+        self.spent_ns = 0
+
+    def read(self, size, now=time.monotonic_ns):
+        """As os.read()."""
+        if not self.longest_ns:
+            return os.read(self.fd, size)
+        begin = now()
+        end = begin + self.longest_ns
+        looks = self.quick >= self.needs and not count_threads()
+        if looks:
+            poll = self.poll.poll
+            while not poll(0) and now() < end:
+                pass
+            self.spent_ns += min(now() - begin, self.longest_ns)
+        held = os.read(self.fd, size)
+        in_time = now() <= end
+        self.quick = self.quick + 1 if in_time else 0
+        if looks:
+            self.judge(in_time)
+        return held
+
+    def judge(self, in_time):
+        self.hits = self.hits + 1 if in_time else 0
+        if not in_time:
+            self.needs = min(self.needs * 2, self.NEEDS_MAX)
+        elif self.hits % self.FORGIVES == 0:
+            self.needs = max(self.needs // 2, self.NEEDS_MIN)
+
+
 class Channel:
     """Messages to and from the parent. Only the process that opened it can send."""
 
@@ -229,6 +270,7 @@ class Channel:
         self.fd = fd
         self.owner = os.getpid()
         self.held = b""  # of requests that have begun to arrive
+        self.look = Look(fd)
         self.lock = threading.RLock()
         self.outgoing = []
         self.flushing = False
@@ -236,7 +278,7 @@ class Channel:
     def receive(self):
         """The next request; None at the end of the stream."""
         if not self.held:
-            self.held = os.read(self.fd, READ_AHEAD)
+            self.held = self.look.read(READ_AHEAD)
         size = int.from_bytes(self.held[:4], "little")
         if len(self.held) != 4 + size:  # a part of it, or more than one
             if not self.hold(4):
@@ -402,6 +444,7 @@ class Children:
 
     def __init__(self):
         self.some = False  # there are or may be children, ended or not
+        self.used_ns = 0  # processor time
         self.runs = 0  # since the last look
         self.own = set()
         self.seen = {}  # number of an ended one: since when
@@ -458,9 +501,17 @@ class Children:
         if self.some or self.runs >= self.UNKNOWN:
             self.reap()
 
+    def cpu_ns(self, times=os.times):
+        """That those have used which have been waited for."""
+        if self.some:
+            now = times()
+            self.used_ns = int((now[2] + now[3]) * 1e9)
+        return self.used_ns
+
     def reap(self):
         try:
             self.some, self.runs = True, 0
+            self.cpu_ns()
             if not has_ended(os.P_ALL, 0):
                 return
             children = set()
@@ -1448,6 +1499,8 @@ class Kernel:
         if wishes != self.wishes:
             known = {name: wishes[name] for name in wishes or () if name in OPTIONS}
             self.wishes, self.options = wishes, {**OPTIONS, **known}
+            if self.channel is not None:
+                self.channel.look.longest_ns = self.options["look_us"] * 1000
         self.run = run = Run(request.get("id"), self.options)
         count = self.count
         paths, state = request.get("paths"), request.get("state")
@@ -1506,7 +1559,7 @@ class Kernel:
             told["state"], told["state_skipped"] = self.get_state(run.options["max_state"])
         if status == "ok" and result is None and counted and not (files or notes or told):
             if type(run.id) is int:
-                return QUIET_DONE % (run.id, count, cpu_ns())
+                return QUIET_DONE % (run.id, count, self.cpu_ns())
         return done_message(
             run.id,
             count,
@@ -1520,6 +1573,11 @@ class Kernel:
             notes=notes,
             **told,
         )
+
+    def cpu_ns(self, own=time.process_time_ns):
+        """Used by this process, looks for requests left out, and by the children that it has waited for."""
+        looked = self.channel.look.spent_ns if self.channel is not None else 0
+        return own() - looked + self.children.cpu_ns()
 
     def put_in_order(self):
         """Mend what the last run may have left in disorder: when it has been answered, and nobody waits."""
@@ -2100,7 +2158,7 @@ class Kernel:
         ready = type(reply) is str
         last = LAST if ready or reply["op"] == "done" else 0
         if last and not ready:
-            reply["cpu_ns"] = cpu_ns()
+            reply["cpu_ns"] = self.cpu_ns()
         if not send(reply, last):
             # Only a result can be that long: less of it.
             reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]

@@ -29,6 +29,7 @@ struct sessions {
     struct pool *pool;
     struct disk *disk; /* NULL: files end with their session */
     struct timer *sweep;
+    struct look *look; /* for the ends of cells */
     struct session_stats stats;
     struct session_watch watch;
     void *watch_data;
@@ -102,8 +103,9 @@ struct session_ref {
     uint32_t added_number; /* of the kernel that it was asked for, */
     int add_code;          /* and 0, or that there is none to be had */
     struct timer *again;
-    bool joined;       /* the kernel was put there by the engine, not started */
-    uint64_t cpu_ns;   /* that it has told of, all in all */
+    bool joined;     /* the kernel was put there by the engine, not started */
+    uint64_t cpu_ns; /* that it has told of, all in all */
+    struct look_pace pace;
     json_t *cell_done; /* its last word, until the output is complete */
     uint64_t cell_number;
 

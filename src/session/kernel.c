@@ -11,7 +11,12 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
+enum {
+    AGAIN_MS = 100, /* how often one that can wait asks for a kernel */
+    /* Of the time for which we look for the end of a cell, a kernel looks for the next: there is no cell in
+     * between. Longer looks would take processors from other kernels, and from us. */
+    LOOK_SHARE = 4,
+};
 
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
@@ -33,6 +38,7 @@ static void end_cell(const struct link_exit *totals, void *data)
     struct session_ref *session = data;
     struct run *run = steal_ptr(&session->cell);
     struct link_exit seen = *totals;
+    look_answered(session->sessions->look, &session->pace);
     if (session->joined)
         seen.cpu_ns = told_cpu_ns(session, seen.wall_ns);
     if (run)
@@ -107,6 +113,7 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
         begin_without(session);
         return;
     }
+    look_answered(session->sessions->look, &session->pace);
     json_decref(session->cell_done);
     session->cell_done = NULL;
     struct run *run = steal_ptr(&session->cell);
@@ -253,6 +260,7 @@ static json_t *cell_options(const struct session_ref *session, const struct cell
     const struct session_options *options = &session->sessions->options;
     json_t *wanted = json_object();
     put_python(wanted, &options->python_runs);
+    put_count(wanted, "look_us", options->busy_poll_us / LOOK_SHARE);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
@@ -282,6 +290,7 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
         json_put(request, "state", json_incref((json_t *)cell->state));
     if (cell->want_state)
         json_put(request, "want_state", json_true());
+    look_ask(session->sessions->look, &session->pace);
     return send_message(session, request, err);
 }
 

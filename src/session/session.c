@@ -438,6 +438,7 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     session_packages_done(session, words);
     disk_end(session, session->removes);
     session_fail_runs(session, outcome, words);
+    look_answered(sessions->look, &session->pace); /* it will not be */
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
@@ -547,6 +548,7 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     if (options->disk.store)
         sessions->disk = disk_new(loop, &options->disk, options->idle_timeout_ms);
     sessions->pool = pool_new(sessions);
+    sessions->look = look_new(loop, options->busy_poll_us);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
     timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
     return sessions;
@@ -574,6 +576,7 @@ void sessions_free(struct sessions *sessions)
                  "end after session_timeout",
                  left);
     timer_free(sessions->sweep);
+    look_free(sessions->look);
     disk_free(sessions->disk);
     free(sessions->buckets);
     free(sessions);
