@@ -11,8 +11,9 @@ Ways in:
     serve(fd)         in a child that the zygote forked; never returns
 
 Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. One request at a time.
-    {"op": "execute", "id", "code", "options": {see OPTIONS}, "paths": [directory of packages],
-     and if wanted "state": {name: value}: variables to set first, "want_state": true}
+    {"op": "execute", "id", "code", "options": {see OPTIONS}, or without them as in the last request,
+     and if wanted "paths": [directory of packages], "state": {name: value}: variables to set first,
+     "want_state": true, "forget": true: leave no trace of this cell, it is to warm up a kernel made ahead}
         → any number of {"op": "display", "id", "data": {mime: text, or base64}, "metadata": {}}
         → any number of {"op": "install", "id", "packages": [requirement]} for %pip install and its
           like; each is answered with {"op": "installed", "id", "ok", "error", "paths"}
@@ -22,7 +23,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
                "files_counted": false when the workspace holds too many to look at,
                "notes": [what was left out, in words], "cpu_ns": processor time that this process and
                the children it has waited for have used so far, and with want_state
-               "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}
+               "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}; of
+               most, which were ok and gave nothing, only op, id, status, count and cpu_ns are said
     {"op": "configure", "id", any of "env": {name: text}, "cwd": path,
      "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
         → {"op": "configured", "id"}; also to a kernel that has run for a while. All policies must
@@ -139,7 +141,6 @@ OPTIONS = {  # of "execute"
     "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
     "look_us": 0,  # for which the next request is waited for awake, where they come as quickly
-    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -1421,7 +1422,7 @@ def done_message(number, count, **more):
 
 
 # Most are like this, and made in one step.
-QUIET_DONE = encode_message(done_message(-1, -1, cpu_ns=-1)).replace("-1", "%d")
+QUIET_DONE = '{"op": "done", "id": %d, "status": "ok", "count": %d, "cpu_ns": %d}'
 
 
 def quote(source, name):
@@ -1496,8 +1497,8 @@ class Kernel:
     def execute(self, request):
         """Handle "execute". Whatever the cell does is a reply; nothing escapes."""
         wishes = request.get("options")
-        if wishes != self.wishes:
-            known = {name: wishes[name] for name in wishes or () if name in OPTIONS}
+        if wishes is not None and wishes != self.wishes:
+            known = {name: wishes[name] for name in wishes if name in OPTIONS}
             self.wishes, self.options = wishes, {**OPTIONS, **known}
             if self.channel is not None:
                 self.channel.look.longest_ns = self.options["look_us"] * 1000
@@ -1532,7 +1533,7 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
-        if run.options["forget"]:
+        if request.get("forget"):
             linecache.clearcache()
             self.reset()
 
@@ -2065,9 +2066,11 @@ class Kernel:
     def rehearse(self, request):
         """Handle "rehearse", of a kernel that has run no guest code: who takes it finds no page to copy."""
         channel, spare = self.channel, self.streams.spare
+        wishes, options = self.wishes, self.options
         run_unseen(DATA_CELLS)
         forget_warm_up()
         self.channel = channel
+        self.wishes, self.options = wishes, options
         self.streams.connect(spare)
         self.put_in_order()
         gc.collect()
@@ -2134,6 +2137,7 @@ class Kernel:
         """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
         self.streams.connect(spare)
         self.channel = Channel(fd)
+        self.channel.look.longest_ns = self.options["look_us"] * 1000  # said before there was one
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
     def close_in_child(self):
@@ -2610,10 +2614,10 @@ def warm_up_service():
     import socket
 
     server, ours = socket.socketpair()
-    request = {"op": "execute", "id": 1, "code": "print(1)", "paths": []}
+    request = {"op": "execute", "id": 1, "code": "print(1)"}
     # Those that a server sends unless it is told otherwise.
     names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
-    request["options"] = {name: OPTIONS[name] for name in names}
+    request["options"] = {**{name: OPTIONS[name] for name in names}, "look_us": 50}
     body = encode_message(request).encode()
     with server, ours, Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]

@@ -67,6 +67,9 @@ struct changes {
 /* Of a session that is nobody's yet; pool.c says what these are. */
 enum ahead { AHEAD_MAKING, AHEAD_BARE, AHEAD_READY };
 
+/* By what the options of cells can differ in one session. */
+enum told_options { OPTIONS_TOLD = 1, OPTIONS_STR = 2, OPTIONS_ON_DISK = 4 };
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -106,7 +109,8 @@ struct session_ref {
     bool joined;     /* the kernel was put there by the engine, not started */
     uint64_t cpu_ns; /* that it has told of, all in all */
     struct look_pace pace;
-    json_t *cell_done; /* its last word, until the output is complete */
+    unsigned told_options; /* enum told_options: those that the kernel has from its last cell */
+    json_t *cell_done;     /* its last word, until the output is complete */
     uint64_t cell_number;
 
     struct session_packages packages;

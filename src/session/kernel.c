@@ -214,6 +214,7 @@ static int start_kernel(struct session_ref *session, struct link_pipes *ours, st
                                            .joined = ours };
     session->joined = ours;
     session->configured = false;
+    session->told_options = 0;
     session->cpu_ns = 0;
     return link_kernel_start(session->agent, &spec, &kernel_events, session, err);
 }
@@ -264,11 +265,19 @@ static json_t *cell_options(const struct session_ref *session, const struct cell
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
-    if (cell->forget)
-        json_put(wanted, "forget", json_true());
     if (session->on_disk)
         json_put(wanted, "mapped", json_true()); /* what has changed is known by its time */
     return wanted;
+}
+
+/* Those of most cells are those of the last, and that is how a kernel takes none. */
+static void put_options(json_t *request, struct session_ref *session, const struct cell *cell)
+{
+    unsigned told = OPTIONS_TOLD | (cell->str_value ? OPTIONS_STR : 0) |
+                    (session->on_disk ? OPTIONS_ON_DISK : 0);
+    if (told != session->told_options)
+        json_put(request, "options", cell_options(session, cell));
+    session->told_options = told;
 }
 
 static int send_cell(struct session_ref *session, const struct cell *cell, struct err *err)
@@ -284,10 +293,13 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(session, cell));
-    json_put(request, "paths", session_package_paths(session));
+    put_options(request, session, cell);
+    if (session->packages.n_sets)
+        json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
+    if (cell->forget)
+        json_put(request, "forget", json_true());
     if (cell->want_state)
         json_put(request, "want_state", json_true());
     look_ask(session->sessions->look, &session->pace);

@@ -205,6 +205,23 @@ def test_an_interrupt_during_a_look_for_requests_is_nobodys(kernel):
     assert kernel.run("6 * 7", look_us=LOOK_US).text == "42"
 
 
+def test_options_hold_until_others_are_said(kernel):
+    kernel.run(
+        "class X:\n    def __repr__(self): return 'long'\n    def __str__(self): return 'short'"
+    )
+    results = []
+    for more in ({"options": {"plain": "str"}}, {}, {"options": {}}, {}):
+        reply = kernel.request(op="execute", id=1, code="X()", **more)
+        results.append(reply["result"]["text/plain"])
+    assert results == ["short", "short", "long", "long"]
+
+
+def test_a_rehearsal_leaves_options_as_they_are(kernel):
+    kernel.request(op="execute", id=1, code="", options={"plain": "str"})
+    assert kernel.request(op="rehearse", id=2)["op"] == "rehearsed"
+    assert kernel.request(op="execute", id=3, code="'a'")["result"]["text/plain"] == "a"
+
+
 def test_ids_come_back(kernel):
     reply = kernel.request(op="execute", id=987654321, code="1", options={})
     assert reply["id"] == 987654321
