@@ -172,6 +172,8 @@ void session_opened(struct session_ref *session);
 void session_touch(struct session_ref *session);
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
+/* The last step of that: its sandbox goes. */
+void session_bury(struct session_ref *session);
 /* Between these it may end, but its memory stays. */
 void session_hold(struct session_ref *session);
 void session_release(struct session_ref *session);
@@ -206,6 +208,9 @@ void pool_on_kernel_lost(struct session_ref *session);
 /* It has imported what there was to import; it has rehearsed. */
 void pool_on_preloaded(struct session_ref *session);
 void pool_on_rehearsed(struct session_ref *session);
+/* Whether one that has ended keeps its sandbox for a moment, while others come for theirs: then the pool ends
+ * it by session_bury(). */
+bool pool_holds_back(struct pool *pool, struct session_ref *session);
 void pool_free(struct pool *pool);
 
 /*** plan.c ***/

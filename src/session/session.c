@@ -410,11 +410,26 @@ static void on_info_usage(const struct sandbox_usage *usage, void *data)
     free(request);
 }
 
+void session_bury(struct session_ref *session)
+{
+    int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
+    sandbox_retire(steal_ptr(&session->sandbox), stream);
+}
+
+/* Nobody waits for anything of it, and nothing is under way that could still speak of what is freed with it. */
+static bool is_calm(const struct session_ref *session)
+{
+    return session->state == SESSION_READY && session->owner && list_empty(&session->runs) &&
+           list_empty(&session->openers) && list_empty(&session->infos) && !session->adding &&
+           !session->transfer && link_is_calm(session->agent);
+}
+
 void session_end(struct session_ref *session, enum outcome outcome, const char *why)
 {
     struct sessions *sessions = session->sessions;
     if (session->state == SESSION_ENDED)
         return;
+    bool calm = is_calm(session);
     session_hold(session);
     if (is_ahead(session)) {
         pool_lost(sessions->pool, session);
@@ -445,9 +460,8 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     if (session->sandbox && stays) {
         link_free(steal_ptr(&session->agent));
         sandbox_leave(steal_ptr(&session->sandbox));
-    } else {
-        int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
-        sandbox_retire(steal_ptr(&session->sandbox), stream);
+    } else if (!calm || !pool_holds_back(sessions->pool, session)) {
+        session_bury(session);
     }
     session_note_done(session, stays);
     if (session->owner && sessions->watch.on_end)
