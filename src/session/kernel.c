@@ -16,6 +16,7 @@ enum {
     /* Of the time for which we look for the end of a cell, a kernel looks for the next: there is no cell in
      * between. Longer looks would take processors from other kernels, and from us. */
     LOOK_SHARE = 4,
+    ONE_CORE = 1000, /* cpu_millis: with less, a look would be taken from its cells */
 };
 
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
@@ -261,7 +262,8 @@ static json_t *cell_options(const struct session_ref *session, const struct cell
     const struct session_options *options = &session->sessions->options;
     json_t *wanted = json_object();
     put_python(wanted, &options->python_runs);
-    put_count(wanted, "look_us", options->busy_poll_us / LOOK_SHARE);
+    if (session->limits.cpu_millis >= ONE_CORE)
+        put_count(wanted, "look_us", options->busy_poll_us / LOOK_SHARE);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");

@@ -37,6 +37,20 @@ def used_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+# What the kernel was told, by the frame that runs the cell.
+LOOKS = """import sys
+frame = sys._getframe()
+while 'self' not in frame.f_locals: frame = frame.f_back
+frame.f_locals['self'].options['look_us']"""
+
+
+def test_a_kernel_looks_for_requests_for_a_quarter_of_the_time_and_only_with_a_whole_processor():
+    with python_jar.start("root", "--busy-poll-us", "1000") as jar:
+        half = jar.tool("start_session", cpus=0.5)["session_id"]
+        assert jar.begin(LOOKS, "python").run(SLOW).said["result"] == "250"
+        assert jar.begin(LOOKS, "python", half).run(SLOW).said["result"] == "0"
+
+
 @pytest.mark.parametrize("longest", [0, 1, 1000])
 def test_cells_in_quick_succession_are_right_however_they_are_waited_for(longest):
     with python_jar.start("root", "--busy-poll-us", str(longest)) as jar:
