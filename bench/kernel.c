@@ -5,6 +5,7 @@
  *   fresh COUNT IN_FLIGHT GAP_MS FILE   a new sandbox for each; it is destroyed afterwards
  *   alone COUNT IN_FLIGHT GAP_MS FILE   the same with limits that nothing made ahead has
  *   warm COUNT GAP_MS FILE              all in one session; the first run of it does not count
+ *   many COUNT IN_FLIGHT GAP_MS FILE    the same in so many sessions side by side
  *   hold COUNT IN_FLIGHT FILE           a new session for each, which stays
  *   drop                                ends those that stay
  *   show FILE                           prints what the code printed in a new sandbox
@@ -206,7 +207,7 @@ static const struct {
     const char *numbers; /* which follow: Count, In flight, Gap */
 } commands[] = {
     { "fresh", FRESH, "CIG" }, { "alone", ALONE, "CIG" }, { "warm", WARM, "CG" },
-    { "hold", HOLD, "CI" },    { "show", SHOW, "" },
+    { "many", WARM, "CIG" },   { "hold", HOLD, "CI" },    { "show", SHOW, "" },
 };
 
 static void take_numbers(struct bench *bench, const char *which, char **rest)

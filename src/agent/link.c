@@ -72,10 +72,15 @@ void link_free(struct link *link)
     link_leave(link);
 }
 
-static bool at_rest(const struct link *link)
+bool link_is_calm(const struct link *link)
 {
     return link->stream && link->ready && !link->on_counts && !link->run.active &&
-           !link->kernel.active && !link->n_files && !link->n_waiting;
+           !link->kernel.in_cell && !link->n_files && !link->n_waiting;
+}
+
+static bool at_rest(const struct link *link)
+{
+    return link_is_calm(link) && !link->kernel.active;
 }
 
 int link_retire(struct link *link)

@@ -43,6 +43,8 @@ void link_free(struct link *link);
  * has ended, the socket is the caller's: no process of the guest's is left, and while the agent can hear
  * nobody it will start none. Else -1. */
 int link_retire(struct link *link);
+/* Nothing is open but, perhaps, a kernel that is in no cell: nobody waits for a callback. */
+bool link_is_calm(const struct link *link);
 
 /* What is said between the two goes out in one piece: the agent wakes up once for it. Nothing is freed and
  * nothing is called back in between. */

@@ -43,8 +43,9 @@ struct link_direct {
     struct watched watched[WATCHES];
     unsigned handles; /* not closed yet; never 0 */
     struct timer *timer;
-    bool stopped; /* it is being ended: nothing is read until it is dead */
-    bool taking;  /* frames, whose callbacks may ask for more */
+    bool stopped;      /* it is being ended: nothing is read until it is dead */
+    bool taking;       /* frames, whose callbacks may ask for more */
+    bool watches_late; /* watch() when what is held has been sent */
     unsigned cells, deaf;
     uint64_t rest_ns;
 };
@@ -159,6 +160,7 @@ static void watch(struct link_direct *direct)
     struct pollset set = { .wake_ns = UINT64_MAX };
     int wanted[WATCHES] = { 0 };
     bool resting = rests(direct);
+    direct->watches_late = false;
     if (!direct->stopped) {
         relay_poll(&direct->relay, &set);
         if (relay_patience(&direct->relay))
@@ -293,6 +295,8 @@ void link_direct_send(struct link *link)
         kernel->talk_at = n < 0 ? kernel->talk.len : kernel->talk_at + (size_t)n;
     }
     link_kernel_sent(link);
+    if (kernel->direct->watches_late)
+        watch(kernel->direct);
 }
 
 /*** cells ***/
@@ -303,7 +307,11 @@ void link_direct_cell(struct link *link, const struct frame_cell *limits)
     (void)relay_cell(&direct->relay, limits); /* there is no other: the link has counted */
     if (!direct->cells++)
         direct->relay.quiet_ns += FIRST_LATE_MS * NS_PER_MS;
-    if (!direct->taking)
+    if (direct->taking)
+        return; /* pump() sees to it */
+    if (link->holding)
+        direct->watches_late = true; /* the kernel begins meanwhile */
+    else
         watch(direct);
 }
 

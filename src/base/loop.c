@@ -108,6 +108,85 @@ uint64_t clock_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/*** Looks ***/
+
+struct look {
+    uv_idle_t idle; /* while it is active the loop does not sleep */
+    uint64_t longest_ns, until_ns;
+    struct look_pace *pace; /* for whose answer; NULL: none */
+};
+
+static void look_closed(uv_handle_t *handle)
+{
+    free(container_of(handle, struct look, idle));
+}
+
+struct look *look_new(uv_loop_t *loop, uint64_t longest_us)
+{
+    struct look *look = xcalloc(1, sizeof(*look));
+    (void)uv_idle_init(loop, &look->idle); /* documented never to fail */
+    look->longest_ns = longest_us * 1000;
+    return look;
+}
+
+void look_free(struct look *look)
+{
+    if (look)
+        uv_close((uv_handle_t *)&look->idle, look_closed);
+}
+
+static void look_stop(struct look *look)
+{
+    look->pace = NULL;
+    (void)uv_idle_stop(&look->idle); /* documented never to fail */
+}
+
+static void look_judge(struct look *look, bool in_time)
+{
+    struct look_pace *pace = look->pace;
+    unsigned needs = pace->needs;
+    pace->hits = in_time ? pace->hits + 1 : 0;
+    if (!in_time)
+        pace->needs = needs * 2 < LOOK_NEEDS_MAX ? needs * 2 : LOOK_NEEDS_MAX;
+    else if (pace->hits % LOOK_FORGIVES == 0)
+        pace->needs = needs / 2 > LOOK_NEEDS_MIN ? needs / 2 : LOOK_NEEDS_MIN;
+    look_stop(look);
+}
+
+static void look_round(uv_idle_t *idle)
+{
+    struct look *look = container_of(idle, struct look, idle);
+    if (uv_hrtime() >= look->until_ns)
+        look_judge(look, /* in_time= */ false);
+}
+
+void look_ask(struct look *look, struct look_pace *pace)
+{
+    if (!look->longest_ns)
+        return;
+    pace->asked_ns = uv_hrtime();
+    if (!pace->needs)
+        pace->needs = LOOK_NEEDS_MIN;
+    if (look->pace) {
+        look_stop(look);
+    } else if (pace->quick >= pace->needs) {
+        look->pace = pace;
+        look->until_ns = pace->asked_ns + look->longest_ns;
+        (void)uv_idle_start(&look->idle, look_round); /* fails only without a callback */
+    }
+}
+
+void look_answered(struct look *look, struct look_pace *pace)
+{
+    if (!pace->asked_ns)
+        return;
+    bool in_time = uv_hrtime() - pace->asked_ns <= look->longest_ns;
+    pace->asked_ns = 0;
+    pace->quick = in_time ? pace->quick + 1 : 0;
+    if (look->pace == pace)
+        look_judge(look, in_time);
+}
+
 /*** The end of a loop ***/
 
 /* A timer that its owner still holds must stay valid until the owner frees it. */

@@ -28,6 +28,33 @@ void timer_repeat(struct timer *timer, uint64_t period_ms);
 void timer_stop(struct timer *timer);
 bool timer_active(const struct timer *timer);
 
+/*
+ * A look: an answer that comes within microseconds is not slept for. To wake up a processor that has gone idle
+ * takes longer than many an answer, so for a moment after a question the loop goes round without sleeping.
+ * Whatever else there is on the loop goes on meanwhile.
+ *
+ * Its price is processor time, and bounded: a look is for one question at a time (where there are more, there is other work
+ * for the processors), and only for those whose last answers came within that moment. A look in vain, or one
+ * that was slowed down by others who want the processor, doubles the number of quick answers that it takes until
+ * the next look; LOOK_FORGIVES good ones in a row halve it.
+ */
+struct look;
+enum { LOOK_NEEDS_MIN = 2, LOOK_NEEDS_MAX = 1024, LOOK_FORGIVES = 64 };
+/* How quickly somebody answers; all 0 in the beginning. */
+struct look_pace {
+    uint64_t asked_ns; /* 0: not asked */
+    unsigned quick;    /* answers in a row */
+    unsigned needs;    /* so many of them for a look; 0: LOOK_NEEDS_MIN */
+    unsigned hits;     /* looks in a row that were not in vain */
+};
+/* For up to `longest_us` after a question; 0: never. To be freed before loop_finish(). */
+struct look *look_new(uv_loop_t *loop, uint64_t longest_us);
+void look_free(struct look *look); /* NULL is fine */
+/* One who answers at this pace is asked now. */
+void look_ask(struct look *look, struct look_pace *pace);
+/* He has answered, or will not. Nothing without a question. To be called before *pace goes. */
+void look_answered(struct look *look, struct look_pace *pace);
+
 /* CLOCK_MONOTONIC now, not the loop's cached time. */
 uint64_t clock_ms(void);
 

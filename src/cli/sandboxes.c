@@ -224,6 +224,7 @@ static struct session_options session_options(const struct sandboxes *sandboxes,
         .run_timeout_max_ms = config->run_timeout_max_ms > config->run_timeout_ms
                                   ? config->run_timeout_max_ms
                                   : config->run_timeout_ms,
+        .busy_poll_us = (uint64_t)config->busy_poll_us,
         .interrupt_grace_ms = config->interrupt_grace_ms,
         .output_bytes = config->output_limit > shown ? config->output_limit : shown,
         .flood_bytes = config->output_flood,

@@ -132,6 +132,7 @@ struct config {
     uint64_t session_timeout_ms;
     int64_t max_sessions, max_sessions_per_client, max_queue;
     uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
+    int64_t busy_poll_us;
     size_t output_limit, output_flood, display_limit, state_limit;
     size_t overflow_limit, overflow_memory;
     int64_t overflow_files;

@@ -566,6 +566,11 @@ const struct option config_options[] = {
         .help = "Most time that a call may ask for.") },
     { RUNS, DURATION("interrupt_grace", interrupt_grace, "500ms", 10, MINUTE,
         .help = "Time from the interrupt at the limit to the kill.") },
+    { RUNS, INT("busy_poll_us", busy_poll_us, "200", 0, 1000,
+        .help = "Microseconds for which the server waits awake for the end of a Python run, where the "
+                "last runs of the session took no longer; a kernel waits for the next for a quarter of "
+                "that. Saves the time that an idle processor needs to wake up, and costs processor "
+                "time; 0: both always sleep.") },
     { RUNS, SIZE("output_limit", output_limit, "1m", KB, GB,
         .aliases = { { PYEXEC, .fallback = "1m" } },
         .help = "Bytes kept of each output stream of a run: its head and its tail.") },

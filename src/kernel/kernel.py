@@ -11,8 +11,9 @@ Ways in:
     serve(fd)         in a child that the zygote forked; never returns
 
 Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. One request at a time.
-    {"op": "execute", "id", "code", "options": {see OPTIONS}, "paths": [directory of packages],
-     and if wanted "state": {name: value}: variables to set first, "want_state": true}
+    {"op": "execute", "id", "code", "options": {see OPTIONS}, or without them as in the last request,
+     and if wanted "paths": [directory of packages], "state": {name: value}: variables to set first,
+     "want_state": true, "forget": true: leave no trace of this cell, it is to warm up a kernel made ahead}
         → any number of {"op": "display", "id", "data": {mime: text, or base64}, "metadata": {}}
         → any number of {"op": "install", "id", "packages": [requirement]} for %pip install and its
           like; each is answered with {"op": "installed", "id", "ok", "error", "paths"}
@@ -22,7 +23,8 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
                "files_counted": false when the workspace holds too many to look at,
                "notes": [what was left out, in words], "cpu_ns": processor time that this process and
                the children it has waited for have used so far, and with want_state
-               "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}
+               "state": {name: value} that JSON can carry, "state_skipped": [name of the others]}; of
+               most, which were ok and gave nothing, only op, id, status, count and cpu_ns are said
     {"op": "configure", "id", any of "env": {name: text}, "cwd": path,
      "policies": [{"owner": whose it is, in words, "allowed": [module], "blocked": [module]}]}
         → {"op": "configured", "id"}; also to a kernel that has run for a while. All policies must
@@ -86,6 +88,7 @@ def copy_of(module):
 ast, fcntl, gc, io, json, linecache = map(copy_of, (ast, fcntl, gc, io, json, linecache))
 os, select, signal, time, traceback = map(copy_of, (os, select, signal, time, traceback))
 lower_signal = copy_of(sys.modules["_signal"])
+count_threads = sys.modules["_thread"]._count  # beside the first
 SIGINT, SIG_BLOCK, SIG_UNBLOCK = map(int, (signal.SIGINT, signal.SIG_BLOCK, signal.SIG_UNBLOCK))
 
 encode_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -137,16 +140,10 @@ OPTIONS = {  # of "execute"
     "plain": "repr",  # or "str": what the text of a result is
     "print_displays": True,  # those that are no image also as text, among what is printed
     "max_state": 1 << 20,  # bytes of variables that are told, as JSON
-    "forget": False,  # leave no trace of this cell: it was to warm up a kernel made ahead
+    "look_us": 0,  # for which the next request is waited for awake, where they come as quickly
 }
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-
-
-def cpu_ns(own=time.process_time_ns, times=os.times):
-    """Used by this process, and by the children that it has waited for."""
-    now = times()
-    return own() + int((now[2] + now[3]) * 1e9)
 
 
 # ---- interrupts ---------------------------------------------------------------------------------
@@ -222,6 +219,51 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+class Look:
+    """Waits for a request awake: to wake up an idle processor takes longer than many a cell.
+
+    Only for a moment, where the last requests came as quickly, and not beside threads of the guest's. A look
+    in vain, or one that was slowed down by others who want the processor, doubles the number of quick ones
+    that it takes until the next; many that were not halve it. The server does the same (base/loop.h).
+    """
+
+    NEEDS_MIN, NEEDS_MAX, FORGIVES = 2, 1024, 64
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.poll = select.poll()
+        self.poll.register(fd, select.POLLIN)
+        self.longest_ns = 0  # 0: never
+        self.quick, self.needs, self.hits = 0, self.NEEDS_MIN, 0
+        self.spent_ns = 0
+
+    def read(self, size, now=time.monotonic_ns):
+        """As os.read()."""
+        if not self.longest_ns:
+            return os.read(self.fd, size)
+        begin = now()
+        end = begin + self.longest_ns
+        looks = self.quick >= self.needs and not count_threads()
+        if looks:
+            poll = self.poll.poll
+            while not poll(0) and now() < end:
+                pass
+            self.spent_ns += min(now() - begin, self.longest_ns)
+        held = os.read(self.fd, size)
+        in_time = now() <= end
+        self.quick = self.quick + 1 if in_time else 0
+        if looks:
+            self.judge(in_time)
+        return held
+
+    def judge(self, in_time):
+        self.hits = self.hits + 1 if in_time else 0
+        if not in_time:
+            self.needs = min(self.needs * 2, self.NEEDS_MAX)
+        elif self.hits % self.FORGIVES == 0:
+            self.needs = max(self.needs // 2, self.NEEDS_MIN)
+
+
 class Channel:
     """Messages to and from the parent. Only the process that opened it can send."""
 
@@ -229,6 +271,7 @@ class Channel:
         self.fd = fd
         self.owner = os.getpid()
         self.held = b""  # of requests that have begun to arrive
+        self.look = Look(fd)
         self.lock = threading.RLock()
         self.outgoing = []
         self.flushing = False
@@ -236,7 +279,7 @@ class Channel:
     def receive(self):
         """The next request; None at the end of the stream."""
         if not self.held:
-            self.held = os.read(self.fd, READ_AHEAD)
+            self.held = self.look.read(READ_AHEAD)
         size = int.from_bytes(self.held[:4], "little")
         if len(self.held) != 4 + size:  # a part of it, or more than one
             if not self.hold(4):
@@ -402,6 +445,7 @@ class Children:
 
     def __init__(self):
         self.some = False  # there are or may be children, ended or not
+        self.used_ns = 0  # processor time
         self.runs = 0  # since the last look
         self.own = set()
         self.seen = {}  # number of an ended one: since when
@@ -458,9 +502,17 @@ class Children:
         if self.some or self.runs >= self.UNKNOWN:
             self.reap()
 
+    def cpu_ns(self, times=os.times):
+        """That those have used which have been waited for."""
+        if self.some:
+            now = times()
+            self.used_ns = int((now[2] + now[3]) * 1e9)
+        return self.used_ns
+
     def reap(self):
         try:
             self.some, self.runs = True, 0
+            self.cpu_ns()
             if not has_ended(os.P_ALL, 0):
                 return
             children = set()
@@ -1370,7 +1422,7 @@ def done_message(number, count, **more):
 
 
 # Most are like this, and made in one step.
-QUIET_DONE = encode_message(done_message(-1, -1, cpu_ns=-1)).replace("-1", "%d")
+QUIET_DONE = '{"op": "done", "id": %d, "status": "ok", "count": %d, "cpu_ns": %d}'
 
 
 def quote(source, name):
@@ -1445,9 +1497,11 @@ class Kernel:
     def execute(self, request):
         """Handle "execute". Whatever the cell does is a reply; nothing escapes."""
         wishes = request.get("options")
-        if wishes != self.wishes:
-            known = {name: wishes[name] for name in wishes or () if name in OPTIONS}
+        if wishes is not None and wishes != self.wishes:
+            known = {name: wishes[name] for name in wishes if name in OPTIONS}
             self.wishes, self.options = wishes, {**OPTIONS, **known}
+            if self.channel is not None:
+                self.channel.look.longest_ns = self.options["look_us"] * 1000
         self.run = run = Run(request.get("id"), self.options)
         count = self.count
         paths, state = request.get("paths"), request.get("state")
@@ -1479,7 +1533,7 @@ class Kernel:
                 lines = format_traceback(failed, run.options)
             failed = None  # its traceback refers to this frame
         self.running = False
-        if run.options["forget"]:
+        if request.get("forget"):
             linecache.clearcache()
             self.reset()
 
@@ -1506,7 +1560,7 @@ class Kernel:
             told["state"], told["state_skipped"] = self.get_state(run.options["max_state"])
         if status == "ok" and result is None and counted and not (files or notes or told):
             if type(run.id) is int:
-                return QUIET_DONE % (run.id, count, cpu_ns())
+                return QUIET_DONE % (run.id, count, self.cpu_ns())
         return done_message(
             run.id,
             count,
@@ -1520,6 +1574,11 @@ class Kernel:
             notes=notes,
             **told,
         )
+
+    def cpu_ns(self, own=time.process_time_ns):
+        """Used by this process, looks for requests left out, and by the children that it has waited for."""
+        looked = self.channel.look.spent_ns if self.channel is not None else 0
+        return own() - looked + self.children.cpu_ns()
 
     def put_in_order(self):
         """Mend what the last run may have left in disorder: when it has been answered, and nobody waits."""
@@ -2007,9 +2066,11 @@ class Kernel:
     def rehearse(self, request):
         """Handle "rehearse", of a kernel that has run no guest code: who takes it finds no page to copy."""
         channel, spare = self.channel, self.streams.spare
+        wishes, options = self.wishes, self.options
         run_unseen(DATA_CELLS)
         forget_warm_up()
         self.channel = channel
+        self.wishes, self.options = wishes, options
         self.streams.connect(spare)
         self.put_in_order()
         gc.collect()
@@ -2076,6 +2137,7 @@ class Kernel:
         """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
         self.streams.connect(spare)
         self.channel = Channel(fd)
+        self.channel.look.longest_ns = self.options["look_us"] * 1000  # said before there was one
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
     def close_in_child(self):
@@ -2100,7 +2162,7 @@ class Kernel:
         ready = type(reply) is str
         last = LAST if ready or reply["op"] == "done" else 0
         if last and not ready:
-            reply["cpu_ns"] = cpu_ns()
+            reply["cpu_ns"] = self.cpu_ns()
         if not send(reply, last):
             # Only a result can be that long: less of it.
             reply["notes"] = [*reply.get("notes", ()), "the result was too large to send"]
@@ -2552,10 +2614,10 @@ def warm_up_service():
     import socket
 
     server, ours = socket.socketpair()
-    request = {"op": "execute", "id": 1, "code": "print(1)", "paths": []}
+    request = {"op": "execute", "id": 1, "code": "print(1)"}
     # Those that a server sends unless it is told otherwise.
     names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
-    request["options"] = {name: OPTIONS[name] for name in names}
+    request["options"] = {**{name: OPTIONS[name] for name in names}, "look_us": 50}
     body = encode_message(request).encode()
     with server, ours, Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]

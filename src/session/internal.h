@@ -29,6 +29,7 @@ struct sessions {
     struct pool *pool;
     struct disk *disk; /* NULL: files end with their session */
     struct timer *sweep;
+    struct look *look; /* for the ends of cells */
     struct session_stats stats;
     struct session_watch watch;
     void *watch_data;
@@ -66,6 +67,9 @@ struct changes {
 /* Of a session that is nobody's yet; pool.c says what these are. */
 enum ahead { AHEAD_MAKING, AHEAD_BARE, AHEAD_READY };
 
+/* By what the options of cells can differ in one session. */
+enum told_options { OPTIONS_TOLD = 1, OPTIONS_STR = 2, OPTIONS_ON_DISK = 4 };
+
 struct session_ref {
     struct sessions *sessions;
     struct list link;   /* sessions->all, or a list of the pool */
@@ -102,9 +106,11 @@ struct session_ref {
     uint32_t added_number; /* of the kernel that it was asked for, */
     int add_code;          /* and 0, or that there is none to be had */
     struct timer *again;
-    bool joined;       /* the kernel was put there by the engine, not started */
-    uint64_t cpu_ns;   /* that it has told of, all in all */
-    json_t *cell_done; /* its last word, until the output is complete */
+    bool joined;     /* the kernel was put there by the engine, not started */
+    uint64_t cpu_ns; /* that it has told of, all in all */
+    struct look_pace pace;
+    unsigned told_options; /* enum told_options: those that the kernel has from its last cell */
+    json_t *cell_done;     /* its last word, until the output is complete */
     uint64_t cell_number;
 
     struct session_packages packages;
@@ -166,6 +172,8 @@ void session_opened(struct session_ref *session);
 void session_touch(struct session_ref *session);
 /* Ends it now: `why` is what its runs are told. */
 void session_end(struct session_ref *session, enum outcome outcome, const char *why);
+/* The last step of that: its sandbox goes. */
+void session_bury(struct session_ref *session);
 /* Between these it may end, but its memory stays. */
 void session_hold(struct session_ref *session);
 void session_release(struct session_ref *session);
@@ -200,6 +208,9 @@ void pool_on_kernel_lost(struct session_ref *session);
 /* It has imported what there was to import; it has rehearsed. */
 void pool_on_preloaded(struct session_ref *session);
 void pool_on_rehearsed(struct session_ref *session);
+/* Whether one that has ended keeps its sandbox for a moment, while others come for theirs: then the pool ends
+ * it by session_bury(). */
+bool pool_holds_back(struct pool *pool, struct session_ref *session);
 void pool_free(struct pool *pool);
 
 /*** plan.c ***/

@@ -11,7 +11,13 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AGAIN_MS = 100 }; /* how often one that can wait asks for a kernel */
+enum {
+    AGAIN_MS = 100, /* how often one that can wait asks for a kernel */
+    /* Of the time for which we look for the end of a cell, a kernel looks for the next: there is no cell in
+     * between. Longer looks would take processors from other kernels, and from us. */
+    LOOK_SHARE = 4,
+    ONE_CORE = 1000, /* cpu_millis: with less, a look would be taken from its cells */
+};
 
 static const struct json_limits message_limits = { .depth = 64, .digits = 512, .nodes = 200000 };
 
@@ -33,6 +39,7 @@ static void end_cell(const struct link_exit *totals, void *data)
     struct session_ref *session = data;
     struct run *run = steal_ptr(&session->cell);
     struct link_exit seen = *totals;
+    look_answered(session->sessions->look, &session->pace);
     if (session->joined)
         seen.cpu_ns = told_cpu_ns(session, seen.wall_ns);
     if (run)
@@ -107,6 +114,7 @@ static void on_exit_frame(const struct link_exit *exit, void *data)
         begin_without(session);
         return;
     }
+    look_answered(session->sessions->look, &session->pace);
     json_decref(session->cell_done);
     session->cell_done = NULL;
     struct run *run = steal_ptr(&session->cell);
@@ -207,6 +215,7 @@ static int start_kernel(struct session_ref *session, struct link_pipes *ours, st
                                            .joined = ours };
     session->joined = ours;
     session->configured = false;
+    session->told_options = 0;
     session->cpu_ns = 0;
     return link_kernel_start(session->agent, &spec, &kernel_events, session, err);
 }
@@ -253,14 +262,24 @@ static json_t *cell_options(const struct session_ref *session, const struct cell
     const struct session_options *options = &session->sessions->options;
     json_t *wanted = json_object();
     put_python(wanted, &options->python_runs);
+    if (session->limits.cpu_millis >= ONE_CORE)
+        put_count(wanted, "look_us", options->busy_poll_us / LOOK_SHARE);
     json_put(wanted, "strip", json_boolean(options->strip_ansi));
     json_put(wanted, "max_state", json_integer((json_int_t)options->state_bytes));
     json_put_str(wanted, "plain", cell->str_value ? "str" : "repr");
-    if (cell->forget)
-        json_put(wanted, "forget", json_true());
     if (session->on_disk)
         json_put(wanted, "mapped", json_true()); /* what has changed is known by its time */
     return wanted;
+}
+
+/* Those of most cells are those of the last, and that is how a kernel takes none. */
+static void put_options(json_t *request, struct session_ref *session, const struct cell *cell)
+{
+    unsigned told = OPTIONS_TOLD | (cell->str_value ? OPTIONS_STR : 0) |
+                    (session->on_disk ? OPTIONS_ON_DISK : 0);
+    if (told != session->told_options)
+        json_put(request, "options", cell_options(session, cell));
+    session->told_options = told;
 }
 
 static int send_cell(struct session_ref *session, const struct cell *cell, struct err *err)
@@ -276,12 +295,16 @@ static int send_cell(struct session_ref *session, const struct cell *cell, struc
     json_put_str(request, "op", "execute");
     json_put(request, "id", json_integer((json_int_t)++session->cell_number));
     json_put_str(request, "code", cell->code);
-    json_put(request, "options", cell_options(session, cell));
-    json_put(request, "paths", session_package_paths(session));
+    put_options(request, session, cell);
+    if (session->packages.n_sets)
+        json_put(request, "paths", session_package_paths(session));
     if (cell->state)
         json_put(request, "state", json_incref((json_t *)cell->state));
+    if (cell->forget)
+        json_put(request, "forget", json_true());
     if (cell->want_state)
         json_put(request, "want_state", json_true());
+    look_ask(session->sessions->look, &session->pace);
     return send_message(session, request, err);
 }
 

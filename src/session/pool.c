@@ -26,7 +26,9 @@
  * begins sooner than in a sandbox that has to be made first.
  *
  * Callers go first: nothing is made while a client's session is opening, and a pool that is at least
- * half full waits a moment after each hand-over, for that is when the processors have work to do.
+ * half full waits a moment after each hand-over, for that is when the processors have work to do. Sandboxes of
+ * sessions that end meanwhile wait as long for their end, which takes as much work as they do to make: so a row of
+ * short sessions is served without either.
  *
  * How many: `size` as a rule. Each time that none is ready the number doubles, up to `max`, and goes
  * down again one by one while there are always some.
@@ -39,6 +41,7 @@
 
 enum {
     REFILL_MS = 15,
+    ENDING_MAX = 16, /* sandboxes that wait for their end, each 8 MB and more */
     TICK_MS = 1000,
     WARM_UP_MS = 30000,  /* a first Python on a busy machine */
     PRELOAD_MS = 120000, /* imports from a cold disk take their time */
@@ -66,6 +69,8 @@ struct pool {
     uint64_t import_ms;              /* since when */
     struct session_ref *rehearsing;  /* one of the ready; NULL: none */
     uint64_t rehearsal_ms;           /* since when */
+    struct list ending; /* struct session_ref that have ended, but for their sandboxes */
+    size_t n_ending;
     struct timer *refill, *rehearse, *tick;
     uint64_t changed_ms; /* when the target last rose or fell */
     struct pause failures, no_forks, no_preload, no_rehearsal;
@@ -119,8 +124,35 @@ void pool_pump(struct pool *pool)
         make_one(pool, /* only_forked= */ false);
 }
 
+static bool is_half_full(const struct pool *pool)
+{
+    return stats_of(pool)->kernels_ready * 2 >= pool->target;
+}
+
+bool pool_holds_back(struct pool *pool, struct session_ref *session)
+{
+    if (!pool || !timer_active(pool->refill) || !is_half_full(pool) || pool->n_ending >= ENDING_MAX)
+        return false;
+    session_hold(session);
+    list_add_tail(&pool->ending, &session->link);
+    pool->n_ending++;
+    return true;
+}
+
+static void bury_ended(struct pool *pool)
+{
+    while (!list_empty(&pool->ending)) {
+        struct session_ref *session = list_first(struct session_ref, &pool->ending, link);
+        list_remove(&session->link);
+        pool->n_ending--;
+        session_bury(session);
+        session_release(session);
+    }
+}
+
 static void on_refill(void *data)
 {
+    bury_ended(data);
     pool_pump(data);
 }
 
@@ -431,8 +463,7 @@ struct session_ref *pool_take(struct pool *pool)
     }
     if (session)
         leave(pool, session);
-    bool half_full = stats_of(pool)->kernels_ready * 2 >= pool->target;
-    timer_start(pool->refill, half_full ? REFILL_MS : 0);
+    timer_start(pool->refill, is_half_full(pool) ? REFILL_MS : 0);
     return session;
 }
 
@@ -450,6 +481,7 @@ struct pool *pool_new(struct sessions *sessions)
     list_init(&pool->ready);
     list_init(&pool->bare);
     list_init(&pool->making);
+    list_init(&pool->ending);
     pool->refill = timer_new(sessions->loop, on_refill, pool);
     pool->rehearse = timer_new(sessions->loop, on_rehearse, pool);
     pool->tick = timer_new(sessions->loop, on_tick, pool);
@@ -469,6 +501,7 @@ void pool_free(struct pool *pool)
 {
     if (!pool)
         return;
+    bury_ended(pool);
     struct list *const lists[] = { &pool->ready, &pool->bare, &pool->making };
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
         while (!list_empty(lists[i]))

@@ -410,11 +410,26 @@ static void on_info_usage(const struct sandbox_usage *usage, void *data)
     free(request);
 }
 
+void session_bury(struct session_ref *session)
+{
+    int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
+    sandbox_retire(steal_ptr(&session->sandbox), stream);
+}
+
+/* Nobody waits for anything of it, and nothing is under way that could still speak of what is freed with it. */
+static bool is_calm(const struct session_ref *session)
+{
+    return session->state == SESSION_READY && session->owner && list_empty(&session->runs) &&
+           list_empty(&session->openers) && list_empty(&session->infos) && !session->adding &&
+           !session->transfer && link_is_calm(session->agent);
+}
+
 void session_end(struct session_ref *session, enum outcome outcome, const char *why)
 {
     struct sessions *sessions = session->sessions;
     if (session->state == SESSION_ENDED)
         return;
+    bool calm = is_calm(session);
     session_hold(session);
     if (is_ahead(session)) {
         pool_lost(sessions->pool, session);
@@ -438,15 +453,15 @@ void session_end(struct session_ref *session, enum outcome outcome, const char *
     session_packages_done(session, words);
     disk_end(session, session->removes);
     session_fail_runs(session, outcome, words);
+    look_answered(sessions->look, &session->pace); /* it will not be */
     tell_openers(session, NULL, &err);
     while (!list_empty(&session->infos))
         on_info_usage(NULL, list_first(struct info_request, &session->infos, link));
     if (session->sandbox && stays) {
         link_free(steal_ptr(&session->agent));
         sandbox_leave(steal_ptr(&session->sandbox));
-    } else {
-        int stream = link_retire(steal_ptr(&session->agent)); /* ends file work, too */
-        sandbox_retire(steal_ptr(&session->sandbox), stream);
+    } else if (!calm || !pool_holds_back(sessions->pool, session)) {
+        session_bury(session);
     }
     session_note_done(session, stays);
     if (session->owner && sessions->watch.on_end)
@@ -547,6 +562,7 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
     if (options->disk.store)
         sessions->disk = disk_new(loop, &options->disk, options->idle_timeout_ms);
     sessions->pool = pool_new(sessions);
+    sessions->look = look_new(loop, options->busy_poll_us);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
     timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
     return sessions;
@@ -574,6 +590,7 @@ void sessions_free(struct sessions *sessions)
                  "end after session_timeout",
                  left);
     timer_free(sessions->sweep);
+    look_free(sessions->look);
     disk_free(sessions->disk);
     free(sessions->buckets);
     free(sessions);

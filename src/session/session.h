@@ -61,6 +61,7 @@ struct session_options {
     size_t max_sessions, max_sessions_per_owner;
     size_t max_queue; /* runs that wait in one session; one more is refused */
     uint64_t run_timeout_ms, run_timeout_max_ms;
+    uint64_t busy_poll_us;       /* for which a cell's end is waited for awake; 0: never */
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;

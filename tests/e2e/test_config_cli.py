@@ -169,6 +169,11 @@ def test_a_token_file_must_exist(cli):
             ["config", "--page-size"],
             "flag --page-size: page_size: needs a value; expected an integer from 1 to 10000",
         ),
+        (
+            ["config", "--busy-poll-us", "1001"],
+            'flag --busy-poll-us: busy_poll_us: "1001" is not allowed; '
+            "expected an integer from 0 to 1000",
+        ),
         (["config", "--config"], "flag --config: needs the name of a file"),
         (["config", "--config="], "flag --config: needs the name of a file"),
         (["config", "--config", "--json"], "flag --config: needs the name of a file"),

@@ -398,6 +398,46 @@ def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broke
     assert server.log_text().count("was lost while it rehearsed") == 1
 
 
+LEAVES_A_CHILD = "import subprocess\nsubprocess.Popen(['sleep', '600']).pid"
+
+
+def end_in_a_row(server, count):
+    """Sessions from the pool that end at once, with something that still runs."""
+    for _ in range(count):
+        run = server.execute(LEAVES_A_CHILD)
+        assert run.outcome == "ok", run
+        server.tool("clear_session", session_id=run.session)
+
+
+def sleepers(server):
+    def words(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+        except OSError:
+            return None
+
+    return [pid for pid in below(server) if words(pid) == [b"sleep", b"600"]]
+
+
+def test_sessions_that_end_while_others_come_are_gone_soon_after(start):
+    server = start("--kernel-pool-size", "6", "--pool-size", "8")
+    for _ in range(2):
+        server.wait_ready(6)
+        end_in_a_row(server, 4)
+        wait_for(lambda: not sleepers(server), "what they have left has ended", timeout=2)
+    server.wait_ready(6)
+    assert (server.metric("hits_total"), server.metric("failures_total")) == (8, 0)
+
+
+def test_a_server_ends_those_that_have_not_gone_yet(start):
+    server = start("--kernel-pool-size", "6", "--pool-size", "8")
+    server.wait_ready(6)
+    end_in_a_row(server, 3)
+    pids = below(server)
+    server.stop()
+    wait_gone(pids)
+
+
 # --- how many --------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,9 @@ libraries. What a cell may do to its kernel is in tests/kernel; here is what the
 server adds."""
 
 import base64
+import os
+import pathlib
+import time
 
 import belljar
 import pytest
@@ -26,6 +29,41 @@ def test_state_persists_and_the_last_expression_is_the_result(cell):
 def test_python_is_the_default_language(jar):
     run = jar.submit("tools/call", belljar.call_tool("execute_code", {"code": "1 + 1"})).run(SLOW)
     assert run.said["result"] == "2"
+
+
+def used_seconds(process):
+    """Processor time of this process alone."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# What the kernel was told, by the frame that runs the cell.
+LOOKS = """import sys
+frame = sys._getframe()
+while 'self' not in frame.f_locals: frame = frame.f_back
+frame.f_locals['self'].options['look_us']"""
+
+
+def test_a_kernel_looks_for_requests_for_a_quarter_of_the_time_and_only_with_a_whole_processor():
+    with python_jar.start("root", "--busy-poll-us", "1000") as jar:
+        half = jar.tool("start_session", cpus=0.5)["session_id"]
+        assert jar.begin(LOOKS, "python").run(SLOW).said["result"] == "250"
+        assert jar.begin(LOOKS, "python", half).run(SLOW).said["result"] == "0"
+
+
+@pytest.mark.parametrize("longest", [0, 1, 1000])
+def test_cells_in_quick_succession_are_right_however_they_are_waited_for(longest):
+    with python_jar.start("root", "--busy-poll-us", str(longest)) as jar:
+        session = jar.begin("n = 0", "python").run(SLOW).session
+        for row in range(5):
+            codes = ["n += 1", "print(n)", "n", "1 / 0", "import time; time.sleep(0.002); print(n)"]
+            runs = [one.run(SLOW) for one in [jar.begin(code, "python", session) for code in codes]]
+            assert [run.outcome for run in runs] == ["ok", "ok", "ok", "error", "ok"]
+            assert [run.stdout for run in runs] == ["", f"{row + 1}\n", "", "", f"{row + 1}\n"]
+            assert runs[2].said["result"] == str(row + 1)
+        begun = used_seconds(jar.process)
+        time.sleep(0.5)
+        assert used_seconds(jar.process) - begun < 0.2  # nobody goes on looking
 
 
 def test_an_error_names_itself_and_keeps_the_state(cell):

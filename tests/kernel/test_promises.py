@@ -7,6 +7,7 @@ import re
 import signal
 import struct
 import time
+from pathlib import Path
 
 import pytest
 from driver import KernelDied
@@ -144,6 +145,81 @@ def test_processor_time_is_that_of_the_process_and_of_children_that_were_waited_
     child = f"import os\npid = os.fork()\nif not pid:\n    exec({work!r})\n    os._exit(0)\n"
     children = kernel.run(child + "os.waitpid(pid, 0)[1]").done["cpu_ns"]
     assert 0.25e9 <= children - own < 1.5e9
+
+
+LOOK_US = 200_000  # longer than a busy machine makes us wait
+
+
+def used_while_idle(kernel, seconds=0.4):
+    """Seconds of processor time that the kernel has used while nobody asked for anything."""
+
+    def used():
+        fields = Path(f"/proc/{kernel.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = used()
+    time.sleep(seconds)
+    return used() - before
+
+
+def ask_quickly(kernel, code="1", **options):
+    for _ in range(4):
+        done = kernel.run(code, look_us=LOOK_US, **options).done
+    return done
+
+
+def test_a_request_is_looked_for_awake_where_they_come_quickly(kernel):
+    ask_quickly(kernel)
+    used = used_while_idle(kernel)
+    assert 0.02 < used < 0.3, used  # it has looked, and then gone to sleep
+    assert used_while_idle(kernel) < 0.02
+    kernel.run("1", look_us=LOOK_US)
+    assert used_while_idle(kernel) < 0.05  # after one in vain, not at once again
+    assert kernel.run("6 * 7", look_us=LOOK_US).text == "42"
+
+
+def test_a_request_is_not_looked_for_unless_that_is_asked_for(kernel):
+    for _ in range(6):
+        kernel.run("1")
+    assert used_while_idle(kernel) < 0.02
+
+
+def test_a_look_for_requests_takes_nothing_from_threads(kernel):
+    kernel.run("import threading, time")
+    kernel.run("threading.Thread(target=time.sleep, args=(30,), daemon=True).start()")
+    ask_quickly(kernel)
+    assert used_while_idle(kernel) < 0.05
+
+
+def test_a_look_for_requests_is_no_processor_time_of_a_cell(kernel):
+    before = ask_quickly(kernel)["cpu_ns"]
+    assert used_while_idle(kernel) > 0.02
+    assert kernel.run("1", look_us=LOOK_US).done["cpu_ns"] - before < 0.02e9
+
+
+def test_an_interrupt_during_a_look_for_requests_is_nobodys(kernel):
+    ask_quickly(kernel)
+    for _ in range(2):
+        kernel.interrupt()
+        time.sleep(0.05)  # else it may be meant for the next
+    assert kernel.run("6 * 7", look_us=LOOK_US).text == "42"
+
+
+def test_options_hold_until_others_are_said(kernel):
+    kernel.run(
+        "class X:\n    def __repr__(self): return 'long'\n    def __str__(self): return 'short'"
+    )
+    results = []
+    for more in ({"options": {"plain": "str"}}, {}, {"options": {}}, {}):
+        reply = kernel.request(op="execute", id=1, code="X()", **more)
+        results.append(reply["result"]["text/plain"])
+    assert results == ["short", "short", "long", "long"]
+
+
+def test_a_rehearsal_leaves_options_as_they_are(kernel):
+    kernel.request(op="execute", id=1, code="", options={"plain": "str"})
+    assert kernel.request(op="rehearse", id=2)["op"] == "rehearsed"
+    assert kernel.request(op="execute", id=3, code="'a'")["result"]["text/plain"] == "a"
 
 
 def test_ids_come_back(kernel):

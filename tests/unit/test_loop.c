@@ -131,6 +131,154 @@ static void test_a_timer_may_outlive_its_loop(void **state)
     owner_free(owner);
 }
 
+/*** Looks ***/
+
+enum { LOOK_US = 20000 }; /* more than it takes to ask and to answer at once */
+
+struct looks {
+    uv_loop_t loop;
+    struct look *look;
+};
+
+static void looks_open(struct looks *looks, uint64_t longest_us)
+{
+    assert_int_equal(uv_loop_init(&looks->loop), 0);
+    looks->look = look_new(&looks->loop, longest_us);
+}
+
+static void looks_close(struct looks *looks)
+{
+    look_free(looks->look);
+    look_free(NULL);
+    loop_finish(&looks->loop);
+}
+
+/* Does the loop go round without sleeping? */
+static bool is_awake(const struct looks *looks)
+{
+    return uv_loop_alive(&looks->loop) && uv_backend_timeout(&looks->loop) == 0;
+}
+
+/* Whether a question and its answer at once were looked for. */
+static bool answer_at_once(struct looks *looks, struct look_pace *pace)
+{
+    look_ask(looks->look, pace);
+    bool awake = is_awake(looks);
+    look_answered(looks->look, pace);
+    assert_false(is_awake(looks));
+    return awake;
+}
+
+/* So many quick answers it took until the first that was looked for. */
+static unsigned count_until_look(struct looks *looks, struct look_pace *pace)
+{
+    for (unsigned count = 0; count <= 2 * LOOK_NEEDS_MAX; count++)
+        if (answer_at_once(looks, pace))
+            return count;
+    FAIL("no look after %d quick answers", 2 * LOOK_NEEDS_MAX);
+    return 0;
+}
+
+/* Asks, and runs the loop, which ends when it has nothing to wait for. */
+static void look_in_vain(struct looks *looks, struct look_pace *pace)
+{
+    look_ask(looks->look, pace);
+    assert_true(is_awake(looks));
+    uint64_t start = uv_hrtime();
+    uv_run(&looks->loop, UV_RUN_DEFAULT);
+    assert_true(uv_hrtime() - start >= LOOK_US * 1000 / 2); /* it has begun a little earlier */
+    look_answered(looks->look, pace);
+}
+
+static void test_only_after_quick_answers_the_next_is_looked_for(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 }, other = { 0 };
+    looks_open(&looks, LOOK_US);
+    look_answered(looks.look, &pace); /* nobody has asked */
+    assert_int_equal(count_until_look(&looks, &pace), LOOK_NEEDS_MIN);
+    assert_true(answer_at_once(&looks, &pace));
+    assert_false(answer_at_once(&looks, &other)); /* each has a pace of his own */
+    looks_close(&looks);
+}
+
+static void test_a_slow_answer_ends_the_row_of_quick_ones(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 };
+    looks_open(&looks, /* longest_us= */ 1);
+    look_ask(looks.look, &pace);
+    for (uint64_t start = uv_hrtime(); uv_hrtime() - start <= 2000;)
+        ;
+    look_answered(looks.look, &pace);
+    assert_int_equal(pace.quick, 0);
+    looks_close(&looks);
+}
+
+static void test_a_look_ends_and_one_in_vain_makes_the_next_rarer(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 };
+    looks_open(&looks, LOOK_US);
+    for (unsigned needs = LOOK_NEEDS_MIN; needs <= 8; needs *= 2) {
+        assert_int_equal(count_until_look(&looks, &pace), needs);
+        look_in_vain(&looks, &pace);
+    }
+    pace.needs = LOOK_NEEDS_MAX;
+    (void)count_until_look(&looks, &pace);
+    look_in_vain(&looks, &pace);
+    assert_int_equal(pace.needs, LOOK_NEEDS_MAX);
+    looks_close(&looks);
+}
+
+static void test_good_looks_make_up_for_one_in_vain(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 };
+    looks_open(&looks, LOOK_US);
+    (void)count_until_look(&looks, &pace);
+    look_in_vain(&looks, &pace);
+    (void)count_until_look(&looks, &pace);
+    for (unsigned i = 1; i < LOOK_FORGIVES; i++) {
+        assert_int_equal(pace.needs, 2 * LOOK_NEEDS_MIN);
+        assert_true(answer_at_once(&looks, &pace));
+    }
+    assert_int_equal(pace.needs, LOOK_NEEDS_MIN);
+    looks_close(&looks);
+}
+
+static void test_nobody_is_looked_for_while_others_are_asked(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 }, other = { 0 };
+    looks_open(&looks, LOOK_US);
+    (void)count_until_look(&looks, &pace);
+    look_ask(looks.look, &pace);
+    assert_true(is_awake(&looks));
+    look_ask(looks.look, &other);
+    assert_false(is_awake(&looks));
+    look_answered(looks.look, &other);
+    look_answered(looks.look, &pace);
+    assert_true(answer_at_once(&looks, &pace)); /* that was no look in vain */
+    looks_close(&looks);
+}
+
+static void test_looks_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct looks looks;
+    struct look_pace pace = { 0 };
+    looks_open(&looks, /* longest_us= */ 0);
+    for (int i = 0; i < 100; i++)
+        assert_false(answer_at_once(&looks, &pace));
+    looks_close(&looks);
+}
+
 /* A handle whose close callback frees the object that also owns a timer. */
 struct connection {
     uv_async_t handle;
@@ -217,6 +365,12 @@ int main(void)
         cmocka_unit_test(test_a_timer_may_outlive_its_loop),
         cmocka_unit_test(test_a_close_callback_may_free_a_timer_while_the_loop_finishes),
         cmocka_unit_test(test_a_callback_may_free_a_timer_that_the_loop_is_closing),
+        cmocka_unit_test(test_only_after_quick_answers_the_next_is_looked_for),
+        cmocka_unit_test(test_a_slow_answer_ends_the_row_of_quick_ones),
+        cmocka_unit_test(test_a_look_ends_and_one_in_vain_makes_the_next_rarer),
+        cmocka_unit_test(test_good_looks_make_up_for_one_in_vain),
+        cmocka_unit_test(test_nobody_is_looked_for_while_others_are_asked),
+        cmocka_unit_test(test_looks_can_be_switched_off),
         cmocka_unit_test(test_the_clock_moves_forward),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
