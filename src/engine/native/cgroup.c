@@ -102,20 +102,23 @@ static int limit(const struct cgroups *cgroups, struct cgroup_names names, enum 
 static int limit_memory(const struct cgroups *cgroups, struct cgroup_names names,
                         enum mould_leaf leaf, uint64_t bytes)
 {
-    char value[32];
+    char value[32], swap[32];
     (void)snprintf(value, sizeof(value), "%" PRIu64, bytes);
+    /* No swap: v1 bounds the sum with swap, v2 swap itself. */
+    (void)snprintf(swap, sizeof(swap), "%s", cgroups->kind == CGROUP_V2 ? "0" : value);
     int r =
         limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", value);
-    if (r < 0)
+    /* In v1 it may never be the higher one of the two: where it grows, the sum grows first. */
+    bool grows = r == -EINVAL && cgroups->kind == CGROUP_V1;
+    if (r < 0 && !grows)
         return r;
-    /* No swap: v1 bounds the sum with swap, v2 swap itself. A kernel without swap accounting lacks
-     * the file; then v1 can still be told not to swap this group. */
-    if (cgroups->kind == CGROUP_V2)
-        (void)snprintf(value, sizeof(value), "0");
     r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
-              value);
+              swap);
+    /* A kernel without swap accounting lacks the file; then v1 can still be told not to swap this group. */
     if (r == -ENOENT)
         r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.swappiness", NULL, "0");
+    if (r == 0 && grows)
+        r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", NULL, value);
     return r;
 }
 
