@@ -53,12 +53,13 @@ struct box {
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
     bool has_leaf;
-    bool has_before; /* its leaf was used, with `before` */
+    bool has_before; /* its leaf was used, with those limits */
+    struct sandbox_limits before;
     unsigned leaf;
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     int pidfd, stream, door;
-    struct sandbox_limits limits, before;
+    struct sandbox_limits limits;
     uint64_t since_ms; /* of STARTING, and of being doomed */
     struct box_failure failure;
 };
