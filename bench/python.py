@@ -621,8 +621,8 @@ class Measurement:
             if done and time.monotonic() > end:
                 self.remarks.append(f"{done} of {self.rounds} rounds: the time was up.")
                 break
-            for way, settings in self.ways.items():
-                for case, (ahead, how, cell) in CASES.items():
+            for case, (ahead, how, cell) in CASES.items():
+                for way, settings in self.ways.items():  # side by side, for they are compared
                     if way == "rootless engine" and cell != "print":
                         continue
                     if not hasattr(settings[ahead], how):
@@ -732,7 +732,9 @@ class Report:
     def times(self):
         """All that was measured; ratios to the rivals are of requests back to back."""
         rows = []
-        for way, case in dict.fromkeys((way, case) for way, case, _gap in self.measured.results):
+        pairs = dict.fromkeys((way, case) for way, case, _gap in self.measured.results)
+        ways = [*self.measured.ways, ""]
+        for way, case in sorted(pairs, key=lambda pair: ways.index(pair[0])):
             name = f"belljar, {way}: {case}" if way else case
             cells = [name, str(len(self.measured.results[way, case, 0.0]))]
             for gap in GAPS:

@@ -672,6 +672,16 @@ static void say_hello(void)
     (void)wire_flush(&agent.wire); /* of a closed stream the read tells */
 }
 
+/* What is the same for all agents of a mould; of its memory a child copies what it writes to. */
+static void lay_out(void)
+{
+    run_init(&agent.run, &agent.config, &agent.wire);
+    kernel_init(&agent.kernel, &agent.config, &agent.wire);
+    files_init(&agent.files, &agent.config, &agent.wire);
+    stay_init(&agent.stay);
+    agent.childless = true;
+}
+
 /* With a configuration that is loaded. */
 static int begin(const char **ret_step)
 {
@@ -683,19 +693,12 @@ static int begin(const char **ret_step)
     if (agent.signal_fd < 0)
         return -errno;
     *ret_step = "stream";
-    int r = wire_init(&agent.wire, AGENT_STREAM_FD, agent.config.out_fd);
-    if (r < 0)
-        return r;
-    run_init(&agent.run, &agent.config, &agent.wire);
-    kernel_init(&agent.kernel, &agent.config, &agent.wire);
-    files_init(&agent.files, &agent.config, &agent.wire);
-    stay_init(&agent.stay);
-    agent.childless = true;
-    return 0;
+    return wire_init(&agent.wire, AGENT_STREAM_FD, agent.config.out_fd);
 }
 
 int agent_cast(const struct sys_filter *filter, uint32_t n_filter)
 {
+    lay_out();
     int r = set_signals();
     return r < 0 ? r : config_cast(&agent.config, filter, n_filter);
 }
@@ -732,6 +735,7 @@ int agent_main(int argc, char **argv)
         step = "signals";
         r = set_signals();
     }
+    lay_out();
     if (r == 0)
         r = begin(&step);
     if (r < 0)

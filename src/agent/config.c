@@ -175,7 +175,8 @@ static int open_directories(struct config *config, const char *workspace, const 
 static const uint32_t kept_caps =
     CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID);
 
-static int shed_privileges(struct config *config)
+/* `bounded`: that has been seen to. */
+static int shed_privileges(struct config *config, bool bounded)
 {
     config->other_user = config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
     struct sys_caps caps;
@@ -187,7 +188,7 @@ static int shed_privileges(struct config *config)
     if (config->other_user && (kept != kept_caps || !may_bound))
         return -EPERM;
     /* Here and not in each guest: it takes nothing from us, who execute nothing, and they inherit it. */
-    r = guest_empty_bounding_set(may_bound);
+    r = bounded ? 0 : guest_empty_bounding_set(may_bound);
     if (r < 0)
         return r;
     caps = (struct sys_caps){ 0 };
@@ -228,7 +229,7 @@ int config_load(struct config *config, enum config_source source, const char *wo
     if (r < 0)
         return r;
     *ret_step = "shed privileges";
-    r = shed_privileges(config);
+    r = shed_privileges(config, /* bounded= */ source == CONFIG_CAST); /* inside.c */
     if (r < 0)
         return r;
     /* Orphans of a guest come to us even where we are not pid 1. */

@@ -11,6 +11,7 @@
  */
 #include "agent/inside.h"
 #include "agent/agent.h"
+#include "agent/guest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,9 +160,8 @@ static int drop_capabilities(struct inside *inside, const char **ret_detail)
     struct sys_caps caps = { 0 };
     caps.word[0].effective = caps.word[0].permitted = keep | CAP_BIT(SYS_CAP_SETPCAP);
     int r = sys_capset(&caps);
-    for (int cap = 0; r == 0 && cap < 64; cap++)
-        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            r = errno == EINVAL ? 1 : -errno; /* EINVAL: past the last one */
+    if (r == 0)
+        r = guest_empty_bounding_set(/* may= */ true);
     if (r < 0)
         return r;
     caps.word[0].effective = caps.word[0].permitted = keep;

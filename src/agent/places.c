@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 enum { PROC_MAGIC = 0x9fa0 };
+/* Options are copied by the page. Where there is less behind them, as near the stack's end, the kernel finds out
+ * by a fault, and then once more byte by byte. */
+enum { OPTIONS_SIZE = 4096 };
 
 /* As in the OCI's list, and what else tells about the host. What is not there needs no mask; nor does
  * what only root may open (kpagecount, slabinfo, vmallocinfo …): root is not in here. */
@@ -56,10 +59,9 @@ static int private_proc(const char **ret_step)
 }
 
 static int private_tmpfs(const char *path, unsigned uid, unsigned mode, uint64_t bytes,
-                         uint64_t inodes)
+                         uint64_t inodes, char options[static OPTIONS_SIZE])
 {
-    char options[160];
-    (void)snprintf(options, sizeof(options),
+    (void)snprintf(options, OPTIONS_SIZE,
                    "mode=%o,uid=%u,gid=%u,size=%" PRIu64 ",nr_inodes=%" PRIu64, mode, uid, uid,
                    bytes, inodes);
     return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ? -errno : 0;
@@ -77,16 +79,16 @@ int places_mount(const struct mould *mould, const struct mould_order *order, con
         [MOULD_WORKSPACE] = { AGENT_WORKSPACE, guest, 0755 },
         [MOULD_RUN_DIR] = { AGENT_RUN_DIR, agent, 0755 },
     };
+    char options[OPTIONS_SIZE];
     int r = private_proc(ret_step);
     for (size_t i = 0; i < MOULD_PLACES && r == 0; i++) {
         *ret_step = places[i].path;
         r = private_tmpfs(places[i].path, places[i].uid, places[i].mode, order->places[i].bytes,
-                          order->places[i].inodes);
+                          order->places[i].inodes, options);
     }
     if (r < 0)
         return r;
     *ret_step = "mount /dev/pts";
-    char options[64];
     (void)snprintf(options, sizeof(options), "newinstance,ptmxmode=0666,mode=0620,max=%u",
                    mould->setup.ptys);
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) < 0)

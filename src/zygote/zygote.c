@@ -42,7 +42,8 @@ static struct {
     pid_t pid;
     int own_pid_ns;
     char name[16];
-    uint64_t data_bytes; /* private and writable, which a child has from the beginning */
+    uint64_t data_bytes;   /* private and writable, which a child has from the beginning */
+    uint64_t frozen_bytes; /* that freezing has added to them */
     /* What glibc's fork() would see to. */
     int *tid_address;
     void *robust_list;
@@ -175,9 +176,11 @@ static bool leave_note(int door, uint32_t number, int code, const char *step)
     return send(door, &note, sizeof(note), MSG_NOSIGNAL) == (ssize_t)sizeof(note);
 }
 
+/* Stands in for a cgroup where there is none. What freezing has made of text and constants comes on top: they
+ * were no data, and are as little a guest's doing as before. */
 static int limit_data(uint64_t bytes)
 {
-    struct rlimit limit = { bytes, bytes };
+    struct rlimit limit = { bytes + zygote.frozen_bytes, bytes + zygote.frozen_bytes };
     return bytes == AGENT_LIMIT_KEEP || setrlimit(RLIMIT_DATA, &limit) == 0 ? 0 : -errno;
 }
 
@@ -373,11 +376,13 @@ static bool obey(const struct zygote_order *order, const int *fds)
 /* Returns in children only, as kernels that have not run anything. */
 int zygote_serve(void)
 {
+    zygote.data_bytes = own_data();
     if (zygote.setup.freeze)
         pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
-    zygote.data_bytes = own_data();
+    uint64_t data = own_data();
+    zygote.frozen_bytes = data > zygote.data_bytes ? data - zygote.data_bytes : 0;
     tell(ZYGOTE_READY, 0, 0, zygote.imported);
     for (;;) {
         struct zygote_order order;

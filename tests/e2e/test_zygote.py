@@ -153,7 +153,7 @@ facts["SigCgt"] = int(facts["SigCgt"], 16) & 0x7fffffff  # without the two of th
 facts["SigQ"] = facts["SigQ"].split("/")[1]
 facts["depth"] = len(status["NSpid"].split())
 facts["session"] = os.getpid() == os.getsid(0) == os.getpgid(0)
-facts["limits"] = read("/proc/self/limits")
+facts["limits"] = re.sub("Max data size.*", "", read("/proc/self/limits"))
 facts["cgroup"] = re.sub(r"(belljar-[^/]*)?/\d+", "", read("/proc/self/cgroup"))  # of this server, this slot
 facts["oom"] = read("/proc/self/oom_score_adj")
 mounts = re.sub(r"\b([ug]id)=\d+", r"\1", read("/proc/self/mountinfo"))  # of this slot
@@ -178,6 +178,13 @@ facts["dumpable"], facts["death signal"] = libc.prctl(3), None
 facts["nice"] = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
 print(json.dumps(facts, default=str))
 """
+DATA_LIMIT = r"""
+import json, re, resource
+with open("/proc/self/maps") as file:
+    frozen = re.findall("(.*)-(.*) .w.p .*memfd:belljar-zygote", file.read())
+size = sum(int(end, 16) - int(begin, 16) for begin, end in frozen)
+print(json.dumps([*resource.getrlimit(resource.RLIMIT_DATA), size]))
+"""
 
 
 @pytest.mark.parametrize("param", ["root", "user"])
@@ -187,9 +194,14 @@ def test_a_forked_kernel_cannot_be_told_from_one_that_was_started(param):
     with open_jar(*flags, user=user) as jar:
         assert is_forked(jar)
         forked = ask(jar, FACTS)
+        *limits, frozen = ask(jar, DATA_LIMIT)
     with open_jar(*flags, "--no-zygote", user=user, warm=False) as jar:
         assert not is_forked(jar)
         started = ask(jar, FACTS)
+        limit = ask(jar, DATA_LIMIT)[0]
+    assert frozen > 0
+    for each in limits:  # what is frozen counts as data, though it was none before
+        assert each == limit if limit < 0 else limit <= each < limit + frozen
     for key, value in started.items():
         assert forked[key] == value, key
     assert forked["CapEff"] == forked["CapBnd"] == "0000000000000000"
@@ -535,6 +547,25 @@ def test_it_dies_of_its_own_memory_limit(jar):
     jar.close_session(run.session)
 
 
+BOUND = """
+import json
+def fits(megabytes):
+    try:
+        return len(bytearray(megabytes << 20)) > 0
+    except MemoryError:
+        return False
+is_copy = any("memfd:belljar-zygote" in line for line in open("/proc/self/maps"))
+print(json.dumps([is_copy, fits(300), fits(512)]))
+"""
+
+
+@zygote_only
+def test_without_a_cgroup_its_data_is_bounded_and_what_was_frozen_is_none(jar):
+    if "memory_limit" in jar.enforced():
+        pytest.skip("a cgroup bounds its memory here")
+    assert ask(jar, BOUND) == [True, True, False]
+
+
 def test_many_at_once(jar):
     waiting = [jar.begin(f"x = {n}; x * 2", "python") for n in range(30)]
     runs = [one.run(SLOW) for one in waiting]
@@ -736,8 +767,8 @@ print(json.dumps(sorted(results)))
 
 @zygote_only
 def test_nobody_can_write_to_the_file_that_kernels_are_copies_of(data_jar):
-    if os.geteuid() != 0 or "memory_limit" not in data_jar.enforced():
-        pytest.skip("only root can look at it, and it is only there where memory is limited")
+    if os.geteuid() != 0:
+        pytest.skip("only root can look at it")
     assert ask(data_jar, LINKS_TO_IT + OPEN_IT) == ["PermissionError"]
     (pid,) = zygotes(data_jar)
     names = {}

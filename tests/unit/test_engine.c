@@ -610,6 +610,41 @@ static void nobody_sees_counters_of_another(void **state)
     rig_close(&rig);
 }
 
+/* Some sandboxes, one after the other; whether they may have this much is checked in each. */
+static void use_leaves(struct rig *rig, uint64_t pids, uint64_t memory_bytes, bool enough)
+{
+    enum { COUNT = 4 };
+    struct guest guest;
+    rig->options.pool_plan.limits.pids = pids;
+    rig->options.pool_plan.limits.memory_bytes = memory_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        guest_start(&guest, rig);
+        (void)guest_run(&guest, "i=0; while [ $i -lt 30 ]; do sleep 9 & i=$((i+1)); done");
+        (void)guest_run(&guest, "head -c 90m /dev/zero | tail -c 90m >/dev/null");
+        guest_count(&guest);
+        CHECK("forks denied", (guest.usage.pids_denied == 0) == enough);
+        CHECK("memory kills", (guest.usage.oom_kills == 0) == enough);
+        guest_end(&guest);
+    }
+    rig_idle(rig, 300); /* then others use them again */
+}
+
+static void limits_are_those_of_now(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig);
+    if (!(engine_layers(rig.engine) & LAYER_MEMORY_LIMIT)) {
+        rig_close(&rig);
+        skip(); /* no cgroup for this user */
+    }
+    use_leaves(&rig, 50, 160 << 20, true);
+    use_leaves(&rig, 50, 160 << 20, true);
+    use_leaves(&rig, 20, 64 << 20, false);
+    use_leaves(&rig, 50, 160 << 20, true);
+    rig_close(&rig);
+}
+
 static void many_leave_no_trace(void **state)
 {
     (void)state;
@@ -1125,6 +1160,7 @@ int main(void)
         cmocka_unit_test(outside_uids_are_unique),
         cmocka_unit_test(limits_hold_and_are_counted),
         cmocka_unit_test(nobody_sees_counters_of_another),
+        cmocka_unit_test(limits_are_those_of_now),
         cmocka_unit_test(many_leave_no_trace),
         cmocka_unit_test(many_of_a_user_leave_no_trace),
         cmocka_unit_test(pool_is_used_and_refilled),

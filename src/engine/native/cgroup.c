@@ -102,20 +102,23 @@ static int limit(const struct cgroups *cgroups, struct cgroup_names names, enum 
 static int limit_memory(const struct cgroups *cgroups, struct cgroup_names names,
                         enum mould_leaf leaf, uint64_t bytes)
 {
-    char value[32];
+    char value[32], swap[32];
     (void)snprintf(value, sizeof(value), "%" PRIu64, bytes);
+    /* No swap: v1 bounds the sum with swap, v2 swap itself. */
+    (void)snprintf(swap, sizeof(swap), "%s", cgroups->kind == CGROUP_V2 ? "0" : value);
     int r =
         limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", value);
-    if (r < 0)
+    /* In v1 it may never be the higher one of the two: where it grows, the sum grows first. */
+    bool grows = r == -EINVAL && cgroups->kind == CGROUP_V1;
+    if (r < 0 && !grows)
         return r;
-    /* No swap: v1 bounds the sum with swap, v2 swap itself. A kernel without swap accounting lacks
-     * the file; then v1 can still be told not to swap this group. */
-    if (cgroups->kind == CGROUP_V2)
-        (void)snprintf(value, sizeof(value), "0");
     r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
-              value);
+              swap);
+    /* A kernel without swap accounting lacks the file; then v1 can still be told not to swap this group. */
     if (r == -ENOENT)
         r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.swappiness", NULL, "0");
+    if (r == 0 && grows)
+        r = limit(cgroups, names, leaf, CGROUP_MEMORY, "memory.limit_in_bytes", NULL, value);
     return r;
 }
 
@@ -136,11 +139,17 @@ static int limit_cpu(const struct cgroups *cgroups, struct cgroup_names names, u
     return limit(cgroups, names, GUEST, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", value);
 }
 
+/* Nobody but us writes limits, so those that a leaf has are not written to it again; but that of processor time
+ * is, for what else that does. `memory_again`: memory's leaf is the one that was used before. */
 static int limit_guest(const struct cgroups *cgroups, struct cgroup_names names,
-                       const struct sandbox_limits *limits)
+                       const struct sandbox_limits *limits, bool memory_again)
 {
-    int r = limit_memory(cgroups, names, GUEST, limits->memory_bytes);
-    if (r == 0)
+    const struct sandbox_limits *before = names.before;
+    const struct cgroup_tree *pids = tree_of(cgroups, CGROUP_PIDS);
+    bool has_memory = memory_again && before->memory_bytes == limits->memory_bytes;
+    bool has_pids = before && pids && is_kept(cgroups, pids) && before->pids == limits->pids;
+    int r = has_memory ? 0 : limit_memory(cgroups, names, GUEST, limits->memory_bytes);
+    if (r == 0 && !has_pids)
         r = limit_pids(cgroups, names, GUEST, limits->pids);
     return r < 0 ? r : limit_cpu(cgroups, names, limits->cpu_millis);
 }
@@ -201,33 +210,32 @@ static bool is_memory_new(const struct cgroups *cgroups, const struct cgroup_tre
                           unsigned leaf)
 {
     char name[NAME_MAX_];
-    leaf_name(name, cgroups, leaf, KEPT, "memory.memsw.usage_in_bytes");
-    bool swap = faccessat(tree->dir, name, F_OK, 0) == 0;
     leaf_name(name, cgroups, leaf, KEPT, "memory.max_usage_in_bytes");
-    return kept_number(cgroups, leaf, tree, "memory.usage_in_bytes", NULL) == 0 &&
-           (!swap || kept_number(cgroups, leaf, tree, "memory.memsw.usage_in_bytes", NULL) == 0) &&
-           kept_number(cgroups, leaf, tree, "memory.oom_control", "oom_kill") == 0 &&
+    /* Memory and swap; where swap is not counted there is memory. */
+    uint64_t used = kept_number(cgroups, leaf, tree, "memory.memsw.usage_in_bytes", NULL);
+    if (used == UINT64_MAX && errno == ENOENT)
+        used = kept_number(cgroups, leaf, tree, "memory.usage_in_bytes", NULL);
+    return used == 0 && kept_number(cgroups, leaf, tree, "memory.oom_control", "oom_kill") == 0 &&
            write_at(tree->dir, name, "0") == 0;
 }
 
 /* v1: what is charged to a dead guest is given back within some milliseconds, if nothing of it stays. What is
- * clean by the time that its number is used again takes the new name; what is not is removed. */
+ * clean by the time that its number is used again takes the new name, and 1 is returned; what is not is removed. */
 static int make_memory(const struct cgroups *cgroups, const struct cgroup_tree *tree,
                        struct cgroup_names names)
 {
     char kept[NAME_MAX_], name[NAME_MAX_];
     leaf_name(kept, cgroups, names.leaf, KEPT, "");
     leaf_name(name, cgroups, names.slot, GUEST, "");
-    if (faccessat(tree->dir, kept, F_OK, 0) == 0) {
-        if (is_memory_new(cgroups, tree, names.leaf) &&
-            renameat(tree->dir, kept, tree->dir, name) == 0)
-            return 0;
-        if (unlinkat(tree->dir, kept, AT_REMOVEDIR) < 0)
-            return -errno;
-    }
+    if (names.before && is_memory_new(cgroups, tree, names.leaf) &&
+        renameat(tree->dir, kept, tree->dir, name) == 0)
+        return 1;
+    if (names.before && unlinkat(tree->dir, kept, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return -errno;
     return make_leaf(cgroups, tree, names.slot, GUEST);
 }
 
+/* 0; 1: memory's leaf, and it is used again. */
 static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *tree,
                       struct cgroup_names names, uid_t agent_uid)
 {
@@ -241,7 +249,7 @@ static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *t
         r = make_leaf(cgroups, tree, names.slot, AGENT);
     char name[NAME_MAX_];
     guest_name(name, cgroups, tree, names, v2 ? "cgroup.procs" : "tasks");
-    if (r == 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
+    if (r >= 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
         r = -errno;
     return r;
 }
@@ -250,10 +258,13 @@ int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
                 const struct sandbox_limits *limits, uid_t agent_uid)
 {
     int r = 0;
-    for (size_t i = 0; i < cgroups->n && r == 0; i++)
+    bool memory_again = false;
+    for (size_t i = 0; i < cgroups->n && r >= 0; i++) {
         r = make_guest(cgroups, &cgroups->trees[i], names, agent_uid);
-    if (r == 0)
-        r = limit_guest(cgroups, names, limits);
+        memory_again |= r == 1;
+    }
+    if (r >= 0)
+        r = limit_guest(cgroups, names, limits, memory_again);
     if (r == 0 && cgroups->kind == CGROUP_V2)
         r = limit_agent(cgroups, names);
     if (r < 0)

@@ -76,6 +76,8 @@ void cgroups_go_home(const struct cgroups *cgroups, pid_t server);
 struct cgroup_names {
     unsigned slot;
     unsigned leaf; /* cgroup_make_leaf(); v2: the slot */
+    /* Those that cgroup_make() gave the leaves of that number last; NULL: they have never been used. */
+    const struct sandbox_limits *before;
 };
 /* Makes the guest's leaf, and in v2 the agent's. `agent_uid` (in the caller's namespace) may let processes
  * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */

@@ -55,6 +55,8 @@ struct box {
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
     bool has_leaf;
+    bool has_before; /* its leaf was used, with those limits */
+    struct sandbox_limits before;
     unsigned leaf;
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
@@ -70,6 +72,7 @@ struct box {
 struct spare {
     unsigned leaf;
     uint64_t since_ms;
+    struct sandbox_limits limits;
 };
 
 struct spawner {
@@ -156,6 +159,8 @@ static int take_leaf(struct spawner *spawner, struct box *box)
     bool rested = spawner->n_spare && box->since_ms - spawner->spare[0].since_ms >= SPARE_MS;
     if (rested || spawner->n_spare == SPARE_LEAVES) {
         box->leaf = spawner->spare[0].leaf;
+        box->has_before = true;
+        box->before = spawner->spare[0].limits;
         memmove(&spawner->spare[0], &spawner->spare[1],
                 --spawner->n_spare * sizeof(spawner->spare[0]));
     } else {
@@ -171,7 +176,8 @@ static struct cgroup_names names_of(const struct spawner *spawner, const struct 
     unsigned slot = slot_of(spawner, box);
     return (struct cgroup_names){ .slot = slot,
                                   .leaf =
-                                      spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf };
+                                      spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf,
+                                  .before = box->has_before ? &box->before : NULL };
 }
 
 /* -EBUSY: not yet. */
@@ -187,7 +193,7 @@ static int retire_cgroups(struct spawner *spawner, struct box *box)
     if (r < 0)
         return r;
     if (keep)
-        spawner->spare[spawner->n_spare++] = (struct spare){ box->leaf, now_ms() };
+        spawner->spare[spawner->n_spare++] = (struct spare){ box->leaf, now_ms(), box->limits };
     else if (box->has_leaf)
         cgroup_remove_leaf(cgroups, box->leaf);
     box->has_leaf = false;
@@ -432,6 +438,7 @@ static void create(struct spawner *spawner, struct box *box, const struct wire_r
         r = box_start(spawner->host, spawner->mould, &start, &box->failure);
     if (r < 0) {
         box->doomed = true;
+        box->limits = (struct sandbox_limits){ 0 }; /* nobody knows what its leaves have now */
         on_unborn(spawner, box);
     }
 }

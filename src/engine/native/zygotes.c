@@ -184,8 +184,7 @@ static int make_setup(const struct native_host *host)
         .other_user = host->own_uids,
         .has_landlock = host->landlock >= 0,
         .huge_pages = host->zygote.huge_pages,
-        /* Where a limit of data stands in for the cgroup, copies of libraries would count against it. */
-        .freeze = host->zygote.freeze && (host->cgroups.controllers & CGROUP_MEMORY),
+        .freeze = host->zygote.freeze,
         .n_filter = host->guest_filter.len,
     };
     size_t filter_len = host->guest_filter.len * sizeof(struct sock_filter);
