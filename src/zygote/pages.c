@@ -327,6 +327,21 @@ static uintptr_t known_end(const struct map *map)
     return map->begin;
 }
 
+/* What was mapped later, next to it, can have become one with memory that we know: cuts where that begins. */
+static size_t cut_at_known(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < n_known && !maps[i].file && !maps[i].named; k++) {
+            uintptr_t at = known[k].begin;
+            if (at <= maps[i].begin || at >= maps[i].end || count + 1 >= MAPS_MAX)
+                continue;
+            memmove(&maps[i + 1], &maps[i], (count - i) * sizeof(maps[0]));
+            maps[i].end = maps[i + 1].begin = at;
+            count++;
+        }
+    return count;
+}
+
 /* Large, and nobody has written to it: it would only cost memory. */
 static bool is_untouched(const struct map *map)
 {
@@ -383,9 +398,9 @@ static void widen(struct piece *piece, size_t count)
 /* The size of the file. */
 static uintptr_t choose_pieces(void)
 {
-    size_t count = read_maps();
-    uintptr_t size = 0;
     (void)dl_iterate_phdr(note_library, NULL);
+    size_t count = cut_at_known(read_maps());
+    uintptr_t size = 0;
     for (size_t i = 0; i < count; i++) {
         uintptr_t end = freezable(&maps[i]);
         if (end > maps[i].begin)
