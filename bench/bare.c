@@ -24,6 +24,8 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(uint32_t *random_state, uint32_t *numpy_state);
+EXPORT void zygote_fill(void);
+EXPORT void zygote_side_by_side(int on);
 EXPORT void zygote_prepare(const char *imported);
 EXPORT int zygote_serve(void);
 
@@ -51,7 +53,17 @@ void zygote_seed(uint32_t *random_state, uint32_t *numpy_state)
 void zygote_prepare(const char *imported)
 {
     words = imported;
-    pages_fill_heap();
+    pages_fill();
+}
+
+void zygote_fill(void)
+{
+    pages_fill();
+}
+
+void zygote_side_by_side(int on)
+{
+    pages_side_by_side(on != 0);
 }
 
 /* A position and words, and words and a position. */

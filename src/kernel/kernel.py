@@ -719,6 +719,10 @@ def after_pyplot(pyplot):
     KERNEL.set_figure_size()
 
 
+def after_pylab_helpers(helpers):
+    KERNEL.figures = helpers.Gcf.figs
+
+
 def after_pandas(pandas):
     # "As wide as the terminal" when pandas sees no Jupyter; there is no terminal.
     if pandas.get_option("display.max_columns") == 0:
@@ -753,6 +757,7 @@ AFTER_IMPORT = AfterImport(
         "IPython": lambda ipython: KERNEL.make_shell(),
         "matplotlib": after_matplotlib,
         "matplotlib.pyplot": after_pyplot,
+        "matplotlib._pylab_helpers": after_pylab_helpers,
         "pandas": after_pandas,
         "plotly.io": after_plotly,
         "kaleido.scopes.plotly": after_kaleido,
@@ -927,7 +932,7 @@ IMAGE_MIME = {"png": "image/png", "svg": "image/svg+xml", "jpeg": "image/jpeg", 
 def open_figures():
     """pyplot's figures, oldest first. Nothing is imported for this."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
-    if helpers is None or not helpers.Gcf.figs:
+    if helpers is None:
         return []
     return [manager.canvas.figure for manager in helpers.Gcf.get_all_fig_managers()]
 
@@ -1258,6 +1263,10 @@ def mime_of(path):
     return MIME_OF_SUFFIX.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
+SMALL_WORKSPACE = 200  # entries
+TICK = 20_000_000  # nanoseconds: more than the clock of a file system lags behind
+
+
 class Workspace:
     """Says which files below a directory a run created or changed.
 
@@ -1267,9 +1276,6 @@ class Workspace:
     so that files which came between two runs are known. While it stays empty one look at it is enough.
     """
 
-    SMALL = 200
-    TICK = 20_000_000  # nanoseconds: more than the clock of a file system lags behind
-
     def __init__(self, root):
         self.root = root
         self.known = {}  # path: what it was like
@@ -1278,7 +1284,7 @@ class Workspace:
         self.empty = None  # the same, if that says that nothing has come since
 
     def begin(self, max_entries):
-        if self.entries <= self.SMALL and not self.is_still_empty():
+        if self.entries <= SMALL_WORKSPACE and not self.is_still_empty():
             self.walk(max_entries)
         # The clock of the file system, which lags behind the precise one.
         self.start = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
@@ -1303,7 +1309,7 @@ class Workspace:
     def walk(self, max_entries):
         changed = self.changed
         # Another change could bear the same time, for a while.
-        if changed and changed >= time.clock_gettime_ns(CLOCK_REALTIME_COARSE) - self.TICK:
+        if changed and changed >= time.clock_gettime_ns(CLOCK_REALTIME_COARSE) - TICK:
             changed = None
         if self.entries == 0 and self.is_empty():
             self.known, self.empty = {}, changed
@@ -1455,8 +1461,9 @@ class Kernel:
         self.listeners = []  # lists of what IPython's extensions want to be told of cells
         self.shell_source = None  # of a cell that they could hear of,
         self.shell_result = None  # and if they did: what they were given
-        self.inline = None  # %config InlineBackend
+        self.inline, self.inline_values = None, {}  # %config InlineBackend, and what it says
         self.figure_size = None  # as last wished
+        self.figures = {}  # pyplot's own, once there is a pyplot
         self.customised = False
         self.print_pretty = None
         self.reset()
@@ -1602,7 +1609,9 @@ class Kernel:
         options = run.options
         if options["files"]:
             self.workspace.begin(options["max_entries"])
-        if self.inline is not None and self.inline.has_wishes():
+        # Not by their names: IPython looks those up by way of many functions, in each run.
+        inline = self.inline_values
+        if inline and (inline.get("figure_format") or inline.get("figure_formats")):
             run.options = self.inline.apply(options)
         if options["figure_size"] and "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
@@ -1619,7 +1628,7 @@ class Kernel:
 
     def finish_run(self):
         """The last that may run guest code: figures, and streams that the guest made."""
-        if open_figures():
+        if self.figures:
             self.show_figures()
         source, self.shell_source = self.shell_source, None
         if source is not None and any(self.listeners):
@@ -1686,7 +1695,7 @@ class Kernel:
             return None
         if self.interrupts.pending:
             self.interrupts.check()
-        name, number = f"<cell {self.count}>", self.count
+        name, number = "<cell %d>" % self.count, self.count  # of fewer parts than an f-string
         quote(source, name)
         code = None
         try:
@@ -1720,7 +1729,7 @@ class Kernel:
             code = compile(source, name, "eval", self.flags | AWAIT, True)
         except SyntaxError:
             return None
-        self.shell_source = source if self.shell is not None else None
+        self.shell_source = source if self.listeners else None
         return code
 
     def compile_tree(self, source, tree, name):
@@ -1919,6 +1928,9 @@ class Kernel:
             self.customised = Customised(self.shell)
             self.hidden.update(self.shell.user_ns_hidden)
 
+    def find_listeners(self, shell):
+        self.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
+
     def pretty_printer(self):
         """IPython's printer of nested and long things; None without IPython."""
         if self.print_pretty is None and self.get_ipython() is not None:
@@ -2087,17 +2099,8 @@ class Kernel:
             "ipython": "get_ipython" in self.hidden,
         }
 
-    HANDLERS = {
-        "execute": execute,
-        "configure": configure,
-        "installed": forget_installed,
-        "preload": preload,
-        "rehearse": rehearse,
-        "ping": ping,
-    }
-
     def handle(self, request):
-        handler = self.HANDLERS.get(request.get("op")) if isinstance(request, dict) else None
+        handler = HANDLERS.get(request.get("op")) if isinstance(request, dict) else None
         if handler is None:
             return {"op": "error", "id": None, "message": "no such operation"}
         try:
@@ -2105,7 +2108,7 @@ class Kernel:
         except Exception as exc:
             self.running = False
             text = f"{type(exc).__name__}: {safe_text(str, exc)}"
-            if handler is not self.HANDLERS["execute"]:
+            if handler is not HANDLERS["execute"]:
                 return {"op": "error", "id": request.get("id"), "message": text}
             # The guest broke what we need to make the report, or we did.
             why = f"the run could not be reported: {text}"
@@ -2174,6 +2177,16 @@ class Kernel:
                 self.put_in_order()
             except Exception:  # the guest has broken what we need: the next run will say so
                 pass
+
+
+HANDLERS = {
+    "execute": Kernel.execute,
+    "configure": Kernel.configure,
+    "installed": Kernel.forget_installed,
+    "preload": Kernel.preload,
+    "rehearse": Kernel.rehearse,
+    "ping": Kernel.ping,
+}
 
 
 # ---- variables as JSON --------------------------------------------------------------------------
@@ -2330,11 +2343,6 @@ def make_shell(kernel):
         rc = Dict().tag(config=True)
         close_figures = Bool(True).tag(config=True)
 
-        def has_wishes(self):
-            # Not by their names: IPython looks those up by way of many functions, in each run.
-            values = vars(self)["_trait_values"]
-            return values.get("figure_format") or values.get("figure_formats")
-
         def apply(self, options):
             wanted = {self.figure_format, *self.figure_formats}
             return {
@@ -2362,6 +2370,7 @@ def make_shell(kernel):
         def init_display_formatter(self):
             self.display_formatter = Formatter(parent=self)
             kernel.inline = InlineBackend.instance(parent=self)
+            kernel.inline_values = vars(kernel.inline)["_trait_values"]
             self.configurables += [self.display_formatter, kernel.inline]
 
         def init_prompts(self):
@@ -2418,7 +2427,7 @@ def make_shell(kernel):
     # and begin_run() for warnings. Only others are worth the trouble.
     for callbacks in shell.events.callbacks.values():
         callbacks.clear()
-    kernel.listeners = [*shell.events.callbacks.values(), shell.ast_transformers]
+    kernel.find_listeners(shell)
     shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
@@ -2540,11 +2549,12 @@ class Silence:
             os.close(saved)
 
 
-def prepare(preload=PRELOAD, workspace=WORKSPACE):
+def prepare(preload=PRELOAD, workspace=WORKSPACE, finish=None):
     """Make this process a zygote: everything imported and tried once, one thread, no garbage.
 
     Returns {"imported", "missing": {module: why}, "threads", "seconds"}; the caller refuses to
-    serve with more than one thread. No guest code runs here.
+    serve with more than one thread. No guest code runs here. `finish` is called instead of
+    warm_up_service(), and calls it.
     """
     begin = time.monotonic()
     set_environment()
@@ -2557,17 +2567,17 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE):
     if "tempfile" in sys.modules:
         sys.modules["tempfile"]._name_sequence = None  # each child makes its own
     KERNEL.stand_by(workspace)
-    warm_up_service()
-    KERNEL.connect(HIDDEN[:3], HIDDEN[3])
-    gc.collect()
-    gc.disable()
-    gc.freeze()
     # OpenBLAS keeps a thread, which a raw clone would not take along: its lock would never be
     # released in the child. A fork makes it stop, in the parent too.
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+    (finish or warm_up_service)()
+    KERNEL.connect(HIDDEN[:3], HIDDEN[3])
+    gc.collect()
+    gc.disable()
+    gc.freeze()
     return {
         "imported": imported,
         "missing": missing,
@@ -2608,27 +2618,27 @@ def forget_warm_up():
     KERNEL.reset()
 
 
-def warm_up_service():
+def warm_up_service(rounds=WARM_ROUNDS):
     """What a child does from its first step to its first answer, as often as an interpreter needs to settle:
     as long as it does not, it writes to the code that it runs, and each child copies those pages."""
     import socket
 
-    server, ours = socket.socketpair()
     request = {"op": "execute", "id": 1, "code": "print(1)"}
     # Those that a server sends unless it is told otherwise.
     names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
     request["options"] = {**{name: OPTIONS[name] for name in names}, "look_us": 50}
     body = encode_message(request).encode()
-    with server, ours, Silence(KERNEL.streams):
+    with Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]
-        for _ in range(WARM_ROUNDS):
-            KERNEL.connect(spare, ours.fileno())
-            KERNEL.workspace = Workspace(KERNEL.workspace.root)
-            after_fork(seeded=True)
-            KERNEL.interrupts.listen()
-            server.sendall(len(body).to_bytes(4, "little") + body)
-            KERNEL.answer(KERNEL.channel.receive())
-            server.recv(1 << 16)
+        for _ in range(rounds):
+            server, ours = socket.socketpair()
+            with server, ours:
+                KERNEL.connect(spare, ours.fileno())
+                KERNEL.workspace = Workspace(KERNEL.workspace.root)
+                server.sendall(len(body).to_bytes(4, "little") + body)
+                server.shutdown(socket.SHUT_WR)
+                be_kernel(seeded=True)
+        KERNEL.put_in_order()
         for fd in spare:
             os.close(fd)
     lower_signal.pthread_sigmask(SIG_BLOCK, (SIGINT,))  # Interrupts.listen() lets it in
@@ -2680,6 +2690,14 @@ def after_fork(seeded=False):
     gc.enable()
 
 
+def be_kernel(fd=None, seeded=False):
+    after_fork(seeded)
+    if fd is not None:
+        KERNEL.connect(*hide_descriptors(fd))
+    KERNEL.interrupts.listen()
+    KERNEL.loop_forever()
+
+
 def serve(fd=None, seeded=False):
     """Be a kernel on this descriptor until it is closed. Does not return.
 
@@ -2688,11 +2706,7 @@ def serve(fd=None, seeded=False):
     """
     status = 1
     try:
-        after_fork(seeded)
-        if fd is not None:
-            KERNEL.connect(*hide_descriptors(fd))
-        KERNEL.interrupts.listen()
-        KERNEL.loop_forever()
+        be_kernel(fd, seeded)
         status = 0
         atexit._run_exitfuncs()
     except BaseException:

@@ -1,6 +1,7 @@
 #include "zygote/pages.h"
 
-#include <dlfcn.h>
+#include "zygote/blocks.h"
+
 #include <fcntl.h>
 #include <link.h>
 #include <stddef.h>
@@ -23,8 +24,6 @@
 #define RANGE ((size_t)1 << 30)
 #define FREEZE_MAX ((size_t)256 << 20) /* one mapping of unknown purpose */
 #define LARGE ((size_t)4 << 20)
-#define FILL_MAX ((size_t)64 << 20)
-#define FILL_LARGEST ((size_t)96 << 10)
 #define ARENA                                                                                      \
     ((size_t)1 << 20) /* of Python since 3.10; smaller ones, and stacks of frames, are left alone */
 
@@ -97,21 +96,6 @@ static size_t read_maps(void)
 
 /*** the C library's blocks ***/
 
-/* As in glibc's malloc.h, since 2.33. */
-struct heap_facts {
-    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-};
-
-static bool ask_heap(struct heap_facts *ret)
-{
-    struct heap_facts (*ask)(void) = NULL;
-    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
-    memcpy(&ask, &found, sizeof(ask));
-    if (ask)
-        *ret = ask();
-    return ask != NULL;
-}
-
 /* The C library gets a mapping for each block from 128 KiB on; once a larger one has been freed, only for those
  * that are larger still. Such mappings cannot be frozen. */
 static void prefer_heap(void)
@@ -178,7 +162,7 @@ static size_t note_around_blocks(const struct map *map)
 static void note_early(void)
 {
     struct heap_facts facts;
-    size_t count = ask_heap(&facts) ? read_maps() : 0, found = 0;
+    size_t count = blocks_ask_heap(&facts) ? read_maps() : 0, found = 0;
     for (size_t i = 0; i < count; i++)
         if (maps[i].private && maps[i].writable && maps[i].readable && !maps[i].file &&
             !maps[i].named)
@@ -228,14 +212,22 @@ static void *from_range(void)
     return arena;
 }
 
-static void *alloc_arena(void *ctx, size_t size)
+static void *new_arena(size_t size)
 {
-    (void)ctx;
     void *arena = size == ARENA ? from_range() : NULL;
     if (arena)
         return arena;
     arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return arena == MAP_FAILED ? NULL : arena;
+}
+
+static void *alloc_arena(void *ctx, size_t size)
+{
+    (void)ctx;
+    void *arena = new_arena(size);
+    if (arena)
+        blocks_note_arena(arena, size);
+    return arena;
 }
 
 static void free_arena(void *ctx, void *ptr, size_t size)
@@ -252,8 +244,7 @@ void pages_gather(void)
     note_early();
     prefer_heap();
     void (*set)(struct arena_allocator *) = NULL;
-    void *found = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
-    memcpy(&set, &found, sizeof(set));
+    blocks_look_up("PyObject_SetArenaAllocator", &set);
     if (!set)
         return;
     char *at =
@@ -264,26 +255,6 @@ void pages_gather(void)
     range.end = range.begin + RANGE;
     range.usable = range.top = range.begin;
     set(&(struct arena_allocator){ NULL, alloc_arena, free_arena });
-}
-
-/*** gaps ***/
-
-void pages_fill_heap(void)
-{
-    static void *kept; /* each block begins with the address of the one before */
-    struct heap_facts facts;
-    if (!ask_heap(&facts) || facts.fordblks - facts.keepcost > FILL_MAX)
-        return;
-    const char *top = (char *)sbrk(0) - facts.keepcost; /* from there on all is free */
-    size_t filled = 0;
-    for (size_t size = FILL_LARGEST; size > 16; size -= size > 2048 ? size / 16 : 16) {
-        void **block;
-        while ((block = malloc(size)) && (char *)block < top && (filled += size) < FILL_MAX) {
-            *block = kept;
-            kept = block;
-        }
-        free(block);
-    }
 }
 
 /*** one file of it all ***/
@@ -325,6 +296,21 @@ static uintptr_t known_end(const struct map *map)
         if (known[i].begin <= map->begin && known[i].end > map->begin)
             return known[i].end < map->end ? known[i].end : map->end;
     return map->begin;
+}
+
+/* What was mapped later, next to it, can have become one with memory that we know: cuts where that begins. */
+static size_t cut_at_known(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < n_known && !maps[i].file && !maps[i].named; k++) {
+            uintptr_t at = known[k].begin;
+            if (at <= maps[i].begin || at >= maps[i].end || count + 1 >= MAPS_MAX)
+                continue;
+            memmove(&maps[i + 1], &maps[i], (count - i) * sizeof(maps[0]));
+            maps[i].end = maps[i + 1].begin = at;
+            count++;
+        }
+    return count;
 }
 
 /* Large, and nobody has written to it: it would only cost memory. */
@@ -383,9 +369,9 @@ static void widen(struct piece *piece, size_t count)
 /* The size of the file. */
 static uintptr_t choose_pieces(void)
 {
-    size_t count = read_maps();
-    uintptr_t size = 0;
     (void)dl_iterate_phdr(note_library, NULL);
+    size_t count = cut_at_known(read_maps());
+    uintptr_t size = 0;
     for (size_t i = 0; i < count; i++) {
         uintptr_t end = freezable(&maps[i]);
         if (end > maps[i].begin)

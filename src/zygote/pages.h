@@ -4,15 +4,17 @@
  *
  *   1. pages_gather()     before the imports: Python's objects go into one range, the C library's blocks into
  *                         one heap, instead of being strewn between libraries
- *   2. pages_fill_heap()  after them: what is free between the C library's blocks is taken, so that a child's are
- *                         side by side
- *   3. pages_freeze()     at the end: range, heap, text and data of libraries, hundreds of mappings, become a few
+ *   2. pages_fill()       after them, once and again: what is free between blocks is taken, so that new ones are
+ *                         side by side in an arena of their own, and what a child gets there goes upwards
+ *   3. pages_side_by_side()  after the first of these: blocks next to each other whatever their size, for objects
+ *                         that children write to
+ *   4. pages_freeze()     at the end: range, heap, text and data of libraries, hundreds of mappings, become a few
  *                         that hold the same bytes at the same addresses: private mappings of a file in memory,
  *                         of which a fork copies nothing. A child maps a huge page of it with one fault, has
  *                         page tables for what it touches only, and copies each small page that it writes to.
  *                         Nobody can write to the file, by its seals. Libraries lose their names in
  *                         /proc/self/maps, and text can be written to: both are the guest's own business
- *   4. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
+ *   5. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
  * first touch.
@@ -23,7 +25,11 @@
 #include <stdbool.h>
 
 void pages_gather(void);
-void pages_fill_heap(void);
+/* After a collection of garbage, which empties Python's own lists of free objects. */
+void pages_fill(void);
+/* While it is on, Python gets blocks of the C library. Whenever one is freed it finds its way back: Python asks of each
+ * address whether it is in one of its arenas. Nothing happens where that is not what frees blocks. */
+void pages_side_by_side(bool on);
 /* `huge`: the file in huge pages. One thread only. */
 void pages_freeze(bool huge);
 void pages_collapse(void);

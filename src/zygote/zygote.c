@@ -26,6 +26,8 @@
 
 EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(void *random_state, void *numpy_state);
+EXPORT void zygote_fill(void);
+EXPORT void zygote_side_by_side(int on);
 EXPORT void zygote_prepare(const char *imported);
 EXPORT int zygote_serve(void);
 
@@ -139,7 +141,18 @@ void zygote_seed(void *random_state, void *numpy_state)
 void zygote_prepare(const char *imported)
 {
     zygote.imported = imported;
-    pages_fill_heap();
+    pages_fill();
+}
+
+/* zygote.py makes what children write to anew, and calls these before, while and after it does. */
+void zygote_fill(void)
+{
+    pages_fill();
+}
+
+void zygote_side_by_side(int on)
+{
+    pages_side_by_side(on != 0);
 }
 
 /*** the child ***/

@@ -15,8 +15,7 @@ TEXT = 243
 NOT_HIDDEN = 1  # what zygote_serve() leaves to do
 
 
-KEPT = []  # what the library refers to; and see fill_gaps()
-FILL_MAX = 64 << 20  # bytes
+KEPT = []  # for ever
 
 
 def tell_unfit(why):
@@ -55,54 +54,213 @@ def let_go_of_files():
             cached.cache_clear()
     import gc
 
-    gc.collect()  # what prepare() has frozen is not looked at
-    gc.freeze()
+    gc.collect()
 
 
-def free_blocks():
-    """{size: blocks of it that Python's allocator has free, beside others in use or in pools without any}"""
-    fd = os.memfd_create("stats")
-    saved = os.dup(2)
-    os.dup2(fd, 2)
+# ---- what children write to ---------------------------------------------------------------------
+#
+# A child copies each page of 4 KiB that it is the first to write to, and CPython writes to whatever it looks at: each
+# object counts the references to it, and code counts how often it has run. What kernel.py runs and uses up to its first
+# answer was made in the course of a second, among all that was imported meanwhile, an object on a page. So these objects
+# are made once more, one after the other, where the library has closed all gaps. Whatever is not as it is known to be
+# stays where it is: then children are dearer.
+
+
+def watch_service(kernel):
+    """(code of kernel.py that a child runs up to its first answer, functions in C that it calls)"""
+    codes, called = {}, {}
+
+    def watch(frame, event, about):
+        if event == "call" and frame.f_code.co_filename == kernel.__file__:
+            codes.setdefault(frame.f_code)
+        elif event == "c_call":
+            called.setdefault(id(about), about)
+
+    def end_run(run=kernel.KERNEL.end_run):
+        run()
+        sys.setprofile(watch)  # which it has put an end to
+
+    def be_kernel(run=kernel.be_kernel, **options):
+        sys.setprofile(watch)
+        try:
+            run(**options)
+        finally:
+            sys.setprofile(None)
+
+    kernel.KERNEL.end_run, kernel.be_kernel = end_run, be_kernel
+    kernel.warm_up_service(1)
+    del kernel.KERNEL.end_run
+    kernel.be_kernel = be_kernel.__defaults__[0]
+    for unseen in (kernel.serve, kernel.Streams.flush):
+        codes.setdefault(unseen.__code__)
+    return codes, called
+
+
+def functions_of(kernel):
+    """[(who has it, name, function)]"""
+    import types
+
+    holders = [kernel]
+    for value in vars(kernel).values():
+        if isinstance(value, type) and value.__module__ == kernel.__name__:
+            holders.append(value)
+    return [
+        (holder, name, value)
+        for holder in holders
+        for name, value in vars(holder).items()
+        if type(value) is types.FunctionType
+    ]
+
+
+def twin(value):
+    """An equal one, where only its value counts and nobody else has it; else itself."""
+    kind = type(value)
+    if kind is str and 1 < len(value) < 30:
+        return "".join((value[:1], value[1:]))
+    if kind is int and value.bit_length() > 8:
+        return int(str(value))
+    if kind is float:
+        return float(repr(value))
+    if kind is tuple:
+        return tuple([*value])  # names of arguments are compared as objects first
+    return twin_of_code(value) if kind is type(twin.__code__) else value
+
+
+def twin_of_code(code):
+    wanted = [twin(value) for value in code.co_consts]
+    given = tuple(wanted)
+    made = code.replace(co_consts=given)
+    # Strings that could be names have been exchanged for the ones that all share, which are all over the place.
+    if made.co_consts is given:
+        for at, value in enumerate(wanted):
+            if given[at] is not value:
+                exchange(given, at, value)
+    return made
+
+
+def exchange(values, at, value):
+    """values[at] = value, although they are a tuple: one that nobody but us has seen."""
+    import ctypes
+
+    place = ctypes.c_size_t.from_address(id(values) + tuple.__basicsize__ + 8 * at)
+    if place.value == id(values[at]):
+        KEPT.append((values[at], value))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+        place.value = id(value)
+
+
+def twin_of_builtin(function):
+    """A second object for a function in C of some module."""
+    import ctypes
+    import types
+
+    if type(function) is not types.BuiltinFunctionType or type(function.__self__) is not types.ModuleType:
+        return function
+    definition = ctypes.c_size_t.from_address(id(function) + object.__basicsize__).value
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_size_t, ctypes.py_object, ctypes.py_object)
     try:
-        sys._debugmallocstats()
+        made = make(definition, function.__self__, function.__module__)
+    except SystemError:  # it wants to know its class, too
+        return function
+    return made if made == function else function
+
+
+def twin_of_function(old, builtins):
+    import types
+
+    code, defaults = twin_of_code(old.__code__), old.__defaults__
+    if defaults:
+        defaults = tuple([builtins.get(id(value), value) for value in defaults])
+    made = types.FunctionType(code, old.__globals__, old.__name__, defaults, old.__closure__)
+    for name in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(old, name))
+    return made
+
+
+def make_again(kernel, library, functions, called):
+    import types
+
+    builtins = {number: twin_of_builtin(function) for number, function in called.items()}
+    library.zygote_side_by_side(1)
+    try:
+        made = [twin_of_function(function, builtins) for _, _, function in functions]
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-    text = os.pread(fd, 1 << 20, 0).decode()
-    os.close(fd)
-    blocks = {}
-    for line in text.splitlines():
-        numbers = line.split()  # class, size, pools, blocks in use, blocks free
-        if len(numbers) == 5 and all(word.isdigit() for word in numbers):
-            blocks[int(numbers[1])] = int(numbers[4])
-        elif "unused pools" in line:
-            pools, size = int(numbers[0]), int(numbers[4])
-            blocks[512] = blocks.get(512, 0) + pools * (size // 512)
-    return blocks
+        library.zygote_side_by_side(0)
+    for (holder, name, function), new in zip(functions, made):
+        setattr(holder, name, new)
+        for op, handler in kernel.HANDLERS.items():
+            if handler is function:
+                kernel.HANDLERS[op] = new
+    for name, value in list(vars(kernel).items()):
+        if type(value) is types.ModuleType and value is not sys.modules.get(value.__name__):
+            vars(kernel)[name] = value = kernel.copy_of(value)
+            use_twins(vars(value), builtins)
+        else:
+            own = twin(value) if type(value) in (int, str) else value
+            vars(kernel)[name] = builtins.get(id(value), own)
+    use_twins(kernel.__builtins__, builtins)
 
 
-def fill_gaps():
-    """Take what is free between objects that are there to stay.
+def use_twins(names, twins):
+    for name, value in names.items():
+        if id(value) in twins:
+            names[name] = twins[id(value)]
 
-    Objects come and go while modules are imported, and leave gaps everywhere. A child would fill them, and copy
-    a page of 4 KiB, in a huge page that is split for it, for a few bytes each. With no gap left it gets a
-    fresh piece of memory for all of them.
-    """
-    fillers = {16: object, 32: lambda: float(1)}
-    for size in range(48, 513, 16):
-        fillers[size] = lambda size=size: bytes(size - 33)
+
+def hold(kernel):
+    """What the next run would free for others to take, among objects that stay."""
+    import gc
+
+    things = [kernel.KERNEL]
+    for _ in range(3):
+        things = gc.get_referents(*things)
+        KEPT.append(things)
+
+
+def renew(kernel):
+    """What a run looks at or replaces."""
+    own = kernel.KERNEL
+    own.__dict__ = dict(vars(own))
+    own.streams.stdin = own.streams.stdout = own.streams.stderr = None
+    own.wishes, own.in_order = None, False
+    own.keep_modules()
+    kernel.find_version()
+    if own.shell is not None:
+        told = own.shell.events.callbacks
+        told.update({name: list(functions) for name, functions in told.items()})
+        own.find_listeners(own.shell)
+        own.inline._trait_values = own.inline_values = dict(own.inline_values)
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    if helpers is not None and not helpers.Gcf.figs:
+        helpers.Gcf.figs = own.figures = type(helpers.Gcf.figs)()
+
+
+def close_gaps(library):
+    import gc
+
+    gc.collect()  # and with it what Python keeps of freed objects, for the next of their kind
+    gc.freeze()  # the next time is short
+    library.zygote_fill()
+
+
+def lay_out(kernel, library):
+    codes, called = watch_service(kernel)
+    functions = [each for each in functions_of(kernel) if each[2].__code__ in codes]
+    functions.sort(key=lambda each: -sys.getsizeof(each[2].__code__))
+    # To free what is replaced would make new gaps.
+    KEPT.append((codes, called, functions, dict(vars(kernel)), dict(vars(kernel.KERNEL))))
+    close_gaps(library)
     try:
-        blocks = free_blocks()
-    except (OSError, AttributeError, ValueError, IndexError):  # then children are dearer
-        return []
-    if sum(size * count for size, count in blocks.items()) > FILL_MAX:
-        return []
-    kept = []
-    for size, count in sorted(blocks.items()):
-        if size in fillers:
-            kept.append([fillers[size]() for _ in range(count)])
-    return kept
+        make_again(kernel, library, functions, called)
+    except Exception:  # another Python than we know; what has been exchanged is as good as before
+        pass
+    kernel.warm_up_service()
+    hold(kernel)
+    close_gaps(library)
+    renew(kernel)
+    close_gaps(library)
+    kernel.warm_up_service(2)
 
 
 def open_files():
@@ -126,23 +284,30 @@ def be_ready(modules):
 
     library = load_library()
     kernel = load_kernel()
-    report = kernel.prepare(modules)
-    let_go_of_files()
-    states = find_states(kernel)
-    if states:
-        library.zygote_seed(*map(ctypes.c_void_p, states))
+    states = files = None
+
+    def finish():
+        nonlocal states, files
+        let_go_of_files()
+        states, files = find_states(kernel), open_files()
+        if states:
+            library.zygote_seed(*map(ctypes.c_void_p, states))
+        # Interrupts.listen() lets it in.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        lay_out(kernel, library)
+
+    report = kernel.prepare(modules, finish=finish)
     if report["threads"] != 1:
         raise RuntimeError(f"{report['threads']} threads are left after the imports")
-    # Interrupts.listen() lets it in.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     words = ", ".join(report["imported"]) or "nothing"
     words += f" in {report['seconds']:.1f} s"
     if report["missing"]:
         words += "; not there: " + ", ".join(report["missing"])
-    if open_files():
-        words += "; files left open: " + ", ".join(open_files())
+    if files:
+        words += "; files left open: " + ", ".join(files)
     told = words.encode()[:TEXT]
-    KEPT.extend((told, *fill_gaps()))
+    # All of it: what is freed after the last gap has been closed leaves one for each child to write to.
+    KEPT.append((finish, report, states, files, words, told))
     library.zygote_prepare(told)
     return kernel, library, bool(states)
 
