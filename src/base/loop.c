@@ -145,10 +145,9 @@ static void look_judge(struct look *look, bool in_time)
 {
     struct look_pace *pace = look->pace;
     unsigned needs = pace->needs;
-    pace->hits = in_time ? pace->hits + 1 : 0;
     if (!in_time)
         pace->needs = needs * 2 < LOOK_NEEDS_MAX ? needs * 2 : LOOK_NEEDS_MAX;
-    else if (pace->hits % LOOK_FORGIVES == 0)
+    else if (++pace->hits % LOOK_FORGIVES == 0)
         pace->needs = needs / 2 > LOOK_NEEDS_MIN ? needs / 2 : LOOK_NEEDS_MIN;
     look_stop(look);
 }
@@ -156,8 +155,10 @@ static void look_judge(struct look *look, bool in_time)
 static void look_round(uv_idle_t *idle)
 {
     struct look *look = container_of(idle, struct look, idle);
-    if (uv_hrtime() >= look->until_ns)
-        look_judge(look, /* in_time= */ false);
+    if (uv_hrtime() < look->until_ns)
+        return;
+    look->pace->asked_ns = look->pace->quick = 0; /* whenever the answer comes */
+    look_judge(look, /* in_time= */ false);
 }
 
 void look_ask(struct look *look, struct look_pace *pace)
@@ -180,10 +181,12 @@ void look_answered(struct look *look, struct look_pace *pace)
 {
     if (!pace->asked_ns)
         return;
-    bool in_time = uv_hrtime() - pace->asked_ns <= look->longest_ns;
+    bool looked = look->pace == pace;
+    uint64_t most = looked ? look->longest_ns : look->longest_ns * LOOK_WAKES;
+    bool in_time = uv_hrtime() - pace->asked_ns <= most;
     pace->asked_ns = 0;
     pace->quick = in_time ? pace->quick + 1 : 0;
-    if (look->pace == pace)
+    if (looked)
         look_judge(look, in_time);
 }
 

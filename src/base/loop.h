@@ -36,16 +36,17 @@ bool timer_active(const struct timer *timer);
  * Its price is processor time, and bounded: a look is for one question at a time (where there are more, there is other work
  * for the processors), and only for those whose last answers came within that moment. A look in vain, or one
  * that was slowed down by others who want the processor, doubles the number of quick answers that it takes until
- * the next look; LOOK_FORGIVES good ones in a row halve it.
+ * the next look; LOOK_FORGIVES good ones halve it. So looks go on where fewer than one of so many is in vain.
  */
 struct look;
 enum { LOOK_NEEDS_MIN = 2, LOOK_NEEDS_MAX = 1024, LOOK_FORGIVES = 64 };
+enum { LOOK_WAKES = 2 }; /* an answer that was slept for may take so many times as long */
 /* How quickly somebody answers; all 0 in the beginning. */
 struct look_pace {
     uint64_t asked_ns; /* 0: not asked */
     unsigned quick;    /* answers in a row */
     unsigned needs;    /* so many of them for a look; 0: LOOK_NEEDS_MIN */
-    unsigned hits;     /* looks in a row that were not in vain */
+    unsigned hits;     /* looks that were not in vain */
 };
 /* For up to `longest_us` after a question; 0: never. To be freed before loop_finish(). */
 struct look *look_new(uv_loop_t *loop, uint64_t longest_us);

@@ -210,7 +210,7 @@ static void test_a_slow_answer_ends_the_row_of_quick_ones(void **state)
     struct look_pace pace = { 0 };
     looks_open(&looks, /* longest_us= */ 1);
     look_ask(looks.look, &pace);
-    for (uint64_t start = uv_hrtime(); uv_hrtime() - start <= 2000;)
+    for (uint64_t start = uv_hrtime(); uv_hrtime() - start <= 2000 * LOOK_WAKES;)
         ;
     look_answered(looks.look, &pace);
     assert_int_equal(pace.quick, 0);
@@ -243,10 +243,9 @@ static void test_good_looks_make_up_for_one_in_vain(void **state)
     (void)count_until_look(&looks, &pace);
     look_in_vain(&looks, &pace);
     (void)count_until_look(&looks, &pace);
-    for (unsigned i = 1; i < LOOK_FORGIVES; i++) {
-        assert_int_equal(pace.needs, 2 * LOOK_NEEDS_MIN);
+    assert_int_equal(pace.needs, 2 * LOOK_NEEDS_MIN);
+    for (unsigned i = 0; i < LOOK_FORGIVES; i++)
         assert_true(answer_at_once(&looks, &pace));
-    }
     assert_int_equal(pace.needs, LOOK_NEEDS_MIN);
     looks_close(&looks);
 }
