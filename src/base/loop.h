@@ -39,7 +39,7 @@ bool timer_active(const struct timer *timer);
  * the next look; LOOK_FORGIVES good ones halve it. So looks go on where fewer than one of so many is in vain.
  */
 struct look;
-enum { LOOK_NEEDS_MIN = 2, LOOK_NEEDS_MAX = 1024, LOOK_FORGIVES = 64 };
+enum { LOOK_NEEDS_MIN = 2, LOOK_NEEDS_MAX = 64, LOOK_FORGIVES = 64 };
 enum { LOOK_WAKES = 2 }; /* an answer that was slept for may take so many times as long */
 /* How quickly somebody answers; all 0 in the beginning. */
 struct look_pace {

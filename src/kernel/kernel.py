@@ -227,7 +227,7 @@ class Look:
     that it takes until the next; many that were not halve it. The server does the same (base/loop.h).
     """
 
-    NEEDS_MIN, NEEDS_MAX, FORGIVES = 2, 1024, 16
+    NEEDS_MIN, NEEDS_MAX, FORGIVES = 2, 64, 64
 
     def __init__(self, fd):
         self.fd = fd
