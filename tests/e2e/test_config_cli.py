@@ -301,6 +301,7 @@ def refusals(cli, key):
         yield place, done.stderr if done.returncode == USAGE else ""
 
 
+@pytest.mark.large
 def test_a_bad_value_of_any_option_names_place_and_remedy(cli):
     for key, row in cli.values().items():
         verdicts = dict(refusals(cli, key))

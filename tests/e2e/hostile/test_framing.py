@@ -240,18 +240,23 @@ def test_a_request_cut_anywhere_is_read_the_same(victim, data):
 
 
 def test_a_body_of_a_request_that_has_none_is_not_a_request(victim):
+    """Of what is sent, the first and perhaps the last are answered; the last ends the connection."""
+    host = victim.host.encode()
+    inner = INNER.replace(b"HOST", host)
+    last = b"GET /nothing HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host
     for method in (b"GET", b"DELETE", b"OPTIONS", b"HEAD"):
-        inner = INNER.replace(b"HOST", victim.host.encode())
-        head = b"%s /nothing HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\n\r\n" % (
+        head = b"%s /nothing HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n" % (
             method,
+            host,
             len(inner),
         )
-        with victim.connect(timeout=0.3) as conn:
-            conn.send(head.replace(b"HOST", victim.host.encode()) + inner)
+        with victim.connect() as conn:
+            conn.send(head + inner + last)
             statuses = []
             try:
+                statuses.append(conn.response(method.decode()).status)
                 while True:
-                    statuses.append(conn.response(method.decode()).status)
-            except (EOFError, TimeoutError, ConnectionResetError):
+                    statuses.append(conn.response("GET").status)
+            except (EOFError, ConnectionResetError):
                 pass
-        assert len(statuses) == 1 and statuses[0] != 200, (method, statuses)
+        assert 1 <= len(statuses) <= 2 and 200 not in statuses, (method, statuses)
