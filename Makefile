@@ -93,6 +93,7 @@ fuzz: setup
 	@tools/fuzz $(FUZZ_SECONDS)
 
 bench: tests
+	@tools/setup bench
 	@$(python) bench/run
 
 # ---- the rest ----------------------------------------------------------------------------------

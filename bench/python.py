@@ -1,7 +1,9 @@
 """Measures Python in sandboxes, beside docker, bubblewrap and Jupyter in the same run.
 
-Rounds of all kinds take turns, so that whatever else the machine does falls on all of them. Ratios mean
-something on other machines, too; the goals in milliseconds are those of a small virtual machine.
+Rounds of all kinds take turns, so that whatever else the machine does falls on all of them, and each begins
+when the machine has nothing left to do: one server fills its pools again after its turn, another's containers
+are still being removed. Ratios mean something on other machines, too; the goals in milliseconds are those of a
+small virtual machine.
 
 Ways in: "engine" is bench-kernel, sessions without a protocol; "stdio" and "HTTP" are the server as
 clients use it. What is made ahead:
@@ -55,6 +57,8 @@ WARM_UP = 4.0  # seconds until pools are full and libraries imported
 SECONDS = {0.0: 0.4, GAP: 1.0}
 FEWEST, MOST = 3, 100
 LONGEST = 150  # seconds, after which no further round begins
+IDLE = 0.96  # of the machine's time, for QUIET seconds, before anything is measured
+QUIET, PATIENCE = 0.25, 5.0  # after so many it is measured all the same, and the table says so
 
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot", "IPython")
 IMPORTS = f"import {', '.join(PRELOAD)}"
@@ -130,6 +134,27 @@ def unlimited_files():
     """A thousand sandboxes are some thousand descriptors."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def processor_times():
+    """(idle, all) since the machine was started."""
+    times = [
+        int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    ]
+    return times[3] + times[4], sum(times)
+
+
+def settle():
+    """Waits until the machine is idle; whether it was."""
+    end = time.monotonic() + PATIENCE
+    before = processor_times()
+    while time.monotonic() < end:
+        time.sleep(QUIET)
+        now = processor_times()
+        if now[0] - before[0] >= IDLE * (now[1] - before[1]):
+            return True
+        before = now
+    return False
 
 
 @contextlib.contextmanager
@@ -403,6 +428,10 @@ def bwrap_words(code, caches):
     return [*words, str(PYTHON), "-c", code]
 
 
+def bwrap(code, count, caches):
+    return engine.commands(bwrap_words(code, caches), count)[0]
+
+
 class Jupyter:
     """ipykernel with the runtime's interpreter, asked as Jupyter asks it."""
 
@@ -415,14 +444,14 @@ class Jupyter:
         os.environ["IPYTHONDIR"] = f"{self.place}/ipython"
 
     def start(self):
-        """Milliseconds from the wish for a kernel to its first reply."""
+        """Milliseconds from the wish for a kernel to its first reply, as a list of one."""
         from jupyter_client.manager import start_new_kernel
 
         self.shut_down()
         begin = time.perf_counter()
         self.manager, self.client = start_new_kernel(kernel_name="runtime", stderr=DEVNULL)
         self.execute("print(1)")
-        return (time.perf_counter() - begin) * 1000
+        return [(time.perf_counter() - begin) * 1000]
 
     def execute(self, code):
         begin = time.perf_counter()
@@ -430,9 +459,12 @@ class Jupyter:
         assert reply["content"]["status"] == "ok", reply
         return (time.perf_counter() - begin) * 1000
 
-    def warm(self, gap):
-        time.sleep(gap)
-        return self.execute("print(1)")
+    def warm(self, count, gap):
+        times = []
+        for _ in range(count):
+            time.sleep(gap)
+            times.append(self.execute("print(1)"))
+        return times
 
     def shut_down(self):
         if self.manager:
@@ -518,6 +550,10 @@ class Measurement:
         self.rates = {}  # name: values
         self.remarks = []
         self.isolation = {}
+        self.restless = 0  # batches that began although the machine was busy
+
+    def settle(self):
+        self.restless += not settle()
 
     def open(self, thing):
         self.stack.callback(thing.stop)
@@ -582,12 +618,12 @@ class Measurement:
             self.remarks.append("rootless is left out: everything here is, for want of root.")
             return
         try:
-            user = sandboxes.User("belljar-test")
+            user = sandboxes.make_user(sandboxes.ORDINARY)
             readable = ["test", "-r", str(RUNTIME / "stamp")]
             subprocess.run([*sandboxes.as_user(user), *readable], check=True)
-        except (KeyError, subprocess.CalledProcessError):
+        except (OSError, subprocess.CalledProcessError) as error:
             self.remarks.append(
-                "rootless is left out: there is no user belljar-test who can read the runtime."
+                f"rootless is left out: no other user can read the runtime: {error}"
             )
             return
         self.remarks.append(
@@ -632,9 +668,14 @@ class Measurement:
             self.run_rivals()
             self.run_rates()
         self.run_memory()
+        if self.restless:
+            self.remarks.append(
+                f"Before {self.restless} batches the machine was not idle within {PATIENCE:.0f} s."
+            )
 
     def batch(self, way, case, server, ahead, how, cell, gap):
         """As many runs as fit into the time of a batch."""
+        self.settle()
         times = self.results.setdefault((way, case, gap), [])
         run = getattr(server, how)
         if not times:
@@ -649,30 +690,32 @@ class Measurement:
             times += run(cell, min(most, left), gap)
             left -= most
 
-    def rival(self, name, times, gap=0.0):
-        self.results.setdefault(("", name, gap), []).extend(times)
+    def rival(self, name, gap, measure, *words):
+        self.settle()
+        self.results.setdefault(("", name, gap), []).extend(measure(*words))
 
     def run_rivals(self):
         if self.docker:
-            self.rival(DOCKER, self.docker.python("pass", 3, self.caches))
-            self.rival(DOCKER_IMPORTS, self.docker.python(IMPORTS, 1, self.caches))
+            self.rival(DOCKER, 0.0, self.docker.python, "pass", 3, self.caches)
+            self.rival(DOCKER_IMPORTS, 0.0, self.docker.python, IMPORTS, 1, self.caches)
         if shutil.which("bwrap"):
-            self.rival(BWRAP, engine.commands(bwrap_words("pass", self.caches), 10)[0])
-            self.rival(BWRAP_IMPORTS, engine.commands(bwrap_words(IMPORTS, self.caches), 1)[0])
-        self.rival(JUPYTER_START, [self.jupyter.start()])
+            self.rival(BWRAP, 0.0, bwrap, "pass", 10, self.caches)
+            self.rival(BWRAP_IMPORTS, 0.0, bwrap, IMPORTS, 1, self.caches)
+        self.rival(JUPYTER_START, 0.0, self.jupyter.start)
         for gap in GAPS:
-            count = 50 if gap == 0 else 20
-            self.rival(JUPYTER_WARM, [self.jupyter.warm(gap) for _ in range(count)], gap)
+            self.rival(JUPYTER_WARM, gap, self.jupyter.warm, 50 if gap == 0 else 20, gap)
         for gap in GAPS if self.bare else ():
-            self.rival(BARE, self.bare.fresh(100 if gap == 0 else 20, gap), gap)
+            self.rival(BARE, gap, self.bare.fresh, 100 if gap == 0 else 20, gap)
 
     def run_rates(self):
         for way, settings in self.ways.items():
             one = statistics.median(self.results[way, "fresh on demand, print(1)", 0.0]) / 1000
             count = max(2 * LANES, min(1000, int(1.0 / one))) // LANES * LANES
+            self.settle()
             self.rates.setdefault(f"belljar, {way}", []).append(settings["on demand"].rate(count))
         if shutil.which("bwrap"):
             words = [f"'{word}'" for word in bwrap_words("pass", self.caches)]
+            self.settle()
             self.rates.setdefault(BWRAP, []).append(engine.parallel_rate(words, 10))
         if self.docker:
             times = self.results["", DOCKER, 0.0]

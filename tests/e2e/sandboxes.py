@@ -259,6 +259,9 @@ def python_script(code):
 # --- users -----------------------------------------------------------------------------------------
 
 
+ORDINARY = "belljar-test"  # the user that tests are run as beside root
+
+
 class User:
     """An ordinary user of the host."""
 
@@ -269,27 +272,33 @@ class User:
         self.name, self.uid, self.gid, self.home = name, entry.pw_uid, entry.pw_gid, entry.pw_dir
 
 
-def ordinary_user():
-    """A real second user, made when missing; skips the test when we may not."""
+def make_user(name):
+    """A real second user, made when missing."""
     import pwd
     import subprocess
 
+    try:
+        return User(name)
+    except KeyError:
+        words = ["useradd", "--create-home", "--shell", "/bin/bash", name]
+        made = subprocess.run(words, capture_output=True)
+        if made.returncode != 0 and name not in [entry.pw_name for entry in pwd.getpwall()]:
+            raise OSError(f"useradd: {made.stderr.decode()}") from None
+        return User(name)
+
+
+def ordinary_user():
+    """Such a user; skips the test when there can be none."""
     import pytest
 
-    name = "belljar-test"
     if belljar.IN_CONTAINERS:
         pytest.skip("an ordinary user of this host has no right to use the engine")
     if os.geteuid() != 0:
         pytest.skip("only root can run the server as another user")
     try:
-        return User(name)
-    except KeyError:
-        made = subprocess.run(
-            ["useradd", "--create-home", "--shell", "/bin/bash", name], capture_output=True
-        )
-        if made.returncode != 0 and name not in [entry.pw_name for entry in pwd.getpwall()]:
-            pytest.skip(f"useradd: {made.stderr.decode()}")
-        return User(name)
+        return make_user(ORDINARY)
+    except OSError as error:
+        pytest.skip(str(error))
 
 
 def as_user(user):
