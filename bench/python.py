@@ -113,7 +113,15 @@ DOCKER, DOCKER_IMPORTS = "docker run, python -c pass", "docker run + imports"
 BWRAP, BWRAP_IMPORTS = "bwrap, python -c pass", "bwrap + imports"
 JUPYTER_START, JUPYTER_WARM = "ipykernel, start to first reply", "ipykernel, warm cell"
 BARE = "the same fork, no isolation"
-RIVALS = (DOCKER, DOCKER_IMPORTS, BWRAP, BWRAP_IMPORTS, JUPYTER_START, JUPYTER_WARM, BARE)
+PLAIN = "describe() again, plain Python"
+
+# Milliseconds on the machine that the goals in milliseconds come from.
+THERE = {
+    ("", BWRAP): 19.3,
+    ("", BWRAP_IMPORTS): 951,
+    ("", JUPYTER_WARM): 4.5,
+    ("engine", "describe() again, same session"): 4.14,
+}
 
 
 def known_options():
@@ -477,6 +485,40 @@ class Jupyter:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
+# The cell, a line of its own on standard input each time, and how long it took.
+PLAIN_LOOP = """
+import contextlib, io, sys, time
+code = compile(sys.argv[1], "cell", "exec")
+space = {}
+for _ in sys.stdin:
+    begin = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code, space)
+    print((time.perf_counter() - begin) * 1000, flush=True)
+"""
+
+
+class Plain:
+    """The runtime's interpreter with nothing around it, which runs one cell again and again."""
+
+    def __init__(self, cell):
+        words = [str(PYTHON), "-c", PLAIN_LOOP, CELLS[cell]]
+        self.process = subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True)
+        self.warm(1, 0.0)
+
+    def warm(self, count, gap):
+        times = []
+        for _ in range(count):
+            time.sleep(gap)
+            print(file=self.process.stdin, flush=True)
+            times.append(float(self.process.stdout.readline()))
+        return times
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 class BareFork:
     """Our zygote, kernel and fork, but into no sandbox: zygote.py with bench/bare.c for a library."""
 
@@ -592,6 +634,7 @@ class Measurement:
         self.docker = self.open(docker) if docker else None
         self.caches = self.open(Caches())
         self.jupyter = self.open(Jupyter())
+        self.plain = self.open(Plain("describe"))
         self.bare = self.open(BareFork(self.caches))
         self.remarks += [remark] if remark else []
         if not self.bare.wait():
@@ -704,6 +747,7 @@ class Measurement:
         self.rival(JUPYTER_START, 0.0, self.jupyter.start)
         for gap in GAPS:
             self.rival(JUPYTER_WARM, gap, self.jupyter.warm, 50 if gap == 0 else 20, gap)
+            self.rival(PLAIN, gap, self.plain.warm, 20, gap)
         for gap in GAPS if self.bare else ():
             self.rival(BARE, gap, self.bare.fresh, 100 if gap == 0 else 20, gap)
 
@@ -816,6 +860,18 @@ class Report:
         ]
         head = ["sandboxes alive, after one cell", "MB each", "p50 ms of one more: alone"]
         return self.table([*head, "beside them", "ratio"], rows)
+
+    def machine(self):
+        """How much slower this machine is than the one that the goals in milliseconds come from."""
+        rows = []
+        for (way, case), there in THERE.items():
+            here = self.p50(way, case)
+            if here:
+                name = f"belljar, {way}: {case}" if way else case
+                rows.append([name, number(there), number(here), f"{here / there:.2f}×"])
+        return self.table(
+            ["this machine", "where the goals are from: ms", "here: ms", "ratio"], rows
+        )
 
     def rival(self, name, gap):
         """A rival that takes long is only measured one after the other."""
@@ -946,5 +1002,5 @@ def measure(table, rounds=5):
     with Measurement(rounds) as measured:
         measured.run()
     report = Report(measured, table)
-    parts = (report.goals_table, report.times, report.rates, report.memory)
+    parts = (report.goals_table, report.times, report.rates, report.memory, report.machine)
     return "\n\n".join([*(part() for part in parts), report.isolation(), report.notes()])
