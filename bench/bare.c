@@ -110,7 +110,8 @@ static void be_kernel(const int fds[N_FDS])
 {
     (void)dup2(fds[OUTPUT], 1);
     (void)dup2(fds[OUTPUT], 2);
-    (void)dup3(fds[CHANNEL], HIDDEN + 3, O_CLOEXEC);
+    (void)dup3(fds[CHANNEL], HIDDEN + 3, O_CLOEXEC); /* one socket, to ask by and to answer by */
+    (void)dup3(fds[CHANNEL], HIDDEN + 4, O_CLOEXEC);
     for (int fd = 0; fd < 3; fd++)
         (void)dup3(fd, HIDDEN + fd, O_CLOEXEC);
     (void)close_range(3, HIDDEN - 1, 0);

@@ -230,7 +230,7 @@ static int run_steps(const struct config *config, const struct step *steps, size
 
 int guest_place(const int *fds, int count, int first)
 {
-    int moved[5] = { -1, -1, -1, -1, -1 };
+    int moved[GUEST_PLACES_MAX];
     for (int i = 0; i < count; i++) {
         moved[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD, 64);
         if (fds[i] >= 0 && moved[i] < 0)

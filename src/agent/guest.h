@@ -49,7 +49,8 @@ int guest_enter(const struct config *config, int in_fd, int out_fd);
  * undumpable, under the filter. 0; or -errno and where in *ret_step: it must end then. */
 int guest_join(const struct config *config, const char **ret_step);
 /* Makes fds[i] descriptor first + i, in spite of overlaps, and closes all behind them. -1 entries
- * are left closed. At most five. */
+ * are left closed. */
+enum { GUEST_PLACES_MAX = 6 };
 int guest_place(const int *fds, int count, int first);
 /* Nothing that is executed gets a capability. `may`: we hold CAP_SETPCAP, so a failure counts. */
 int guest_empty_bounding_set(bool may);

@@ -132,15 +132,17 @@ void link_kill(struct link *link);      /* SIGKILL to everything the run started
 enum {
     LINK_KERNEL_SOURCE_MAX = 1024 * 1024,
     LINK_KERNEL_MESSAGE_MAX = 32 * 1024 * 1024,
+    LINK_KERNEL_IDLE_MAX = 64 * 1024, /* outside of cells; a longer one is dropped unread */
 };
 
-/* What a kernel is spoken to by, of one side; -1: none. */
+/* What a kernel is spoken to by, of one side; -1: none. `channel` is a socket to the kernel, which it cannot
+ * write to; `said` is the pipe for its answers. */
 struct link_pipes {
-    int channel, out, err;
+    int channel, said, out, err;
 };
 #define LINK_PIPES_NONE                                                                            \
     {                                                                                              \
-        .channel = -1, .out = -1, .err = -1                                                        \
+        .channel = -1, .said = -1, .out = -1, .err = -1                                            \
     }
 /* -EMFILE also when descriptors are only scarce. */
 int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, struct err *err);

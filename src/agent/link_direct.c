@@ -4,8 +4,9 @@
  * code (relay.h) and made into the frames that an agent would send, which link_kernel.c takes; so there
  * is one set of rules, and one set of checks.
  *
- * The guest has the other ends. They are read by read(2), which drops descriptors that somebody may have
- * sent, and written without waiting. Nothing here grows with what a guest does but the tails of its output.
+ * The guest has the other ends. What it can write to are pipes: a socket could bring descriptors, and whoever
+ * drops the last copy of one waits for whatever its owner wants (SO_LINGER). Nothing here waits for a guest, and
+ * nothing grows with what it does but the tails of its output.
  *
  * The frames stand in one wire for all links: it is emptied before anything else can happen.
  */
@@ -27,7 +28,7 @@ enum {
     DEAF_MAX = 100, /* events in a row of which nothing could be read */
 };
 
-enum { CHANNEL, OUT, ERR, WATCHES };
+enum { SAID, OUT, ERR, CHANNEL, WATCHES };
 
 static struct wire wire;
 
@@ -40,6 +41,7 @@ struct watched {
 struct link_direct {
     struct link *link; /* NULL: it has let go */
     struct relay relay;
+    int channel_fd; /* to it */
     struct watched watched[WATCHES];
     unsigned handles; /* not closed yet; never 0 */
     struct timer *timer;
@@ -55,6 +57,7 @@ struct link_direct {
 void link_pipes_close(struct link_pipes *pipes)
 {
     fd_closep(&pipes->channel);
+    fd_closep(&pipes->said);
     fd_closep(&pipes->out);
     fd_closep(&pipes->err);
     *pipes = (struct link_pipes)LINK_PIPES_NONE;
@@ -85,8 +88,10 @@ int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, 
     if (r == 0) {
         ret_ours->channel = fds[0];
         ret_theirs->channel = fds[1];
-        r = fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+        r = shutdown(fds[0], SHUT_RD) < 0 ? -errno : 0;
     }
+    if (r == 0)
+        r = make_pipe(&ret_ours->said, &ret_theirs->said);
     if (r == 0)
         r = make_pipe(&ret_ours->out, &ret_theirs->out);
     if (r == 0)
@@ -107,15 +112,18 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 static int fd_of(const struct link_direct *direct, int which)
 {
     const struct relay *relay = &direct->relay;
-    return which == CHANNEL ? relay->channel_fd : which == OUT ? relay->out.fd : relay->err.fd;
+    return which == CHANNEL ? direct->channel_fd
+           : which == SAID  ? relay->channel_fd
+           : which == OUT   ? relay->out.fd
+                            : relay->err.fd;
 }
 
 static short *ready_of(struct link_direct *direct, int which)
 {
     struct relay *relay = &direct->relay;
-    return which == CHANNEL ? &relay->channel_ready
-           : which == OUT   ? &relay->out.ready
-                            : &relay->err.ready;
+    return which == SAID  ? &relay->channel_ready
+           : which == OUT ? &relay->out.ready
+                          : &relay->err.ready;
 }
 
 static int open_watch(struct link_direct *direct, int which)
@@ -172,7 +180,7 @@ static void watch(struct link_direct *direct)
     }
     for (size_t i = 0; i < set.count; i++)
         for (int which = 0; which < WATCHES; which++)
-            if (set.fds[i].fd == fd_of(direct, which) && (which == CHANNEL || !resting))
+            if (set.fds[i].fd == fd_of(direct, which) && (which == SAID || !resting))
                 wanted[which] |= UV_READABLE;
     if (resting && !direct->stopped)
         pollset_wake(&set, direct->rest_ns);
@@ -206,7 +214,7 @@ static void take_frames(struct link_direct *direct)
     wire.out_at = wire.out_len = 0;
 }
 
-/* Whatever a guest does to a socket, it does not keep us awake. */
+/* Whatever a guest does to its pipes, it does not keep us awake. */
 static bool is_deaf(struct link_direct *direct, uint64_t before)
 {
     const struct relay *relay = &direct->relay;
@@ -257,11 +265,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     link_enter(link);
     if (status < 0)
         direct->watched[which].events = 0; /* libuv has stopped it */
-    if (events & UV_WRITABLE)
-        link_direct_send(link);
-    if (status < 0 || (events & UV_READABLE))
+    if (which == CHANNEL)
+        link_direct_send(link); /* or it fails, and nothing is left to send */
+    else if (status < 0 || (events & UV_READABLE))
         *ready_of(direct, which) = POLLIN;
-    pump(direct, /* event= */ status < 0 || (events & UV_READABLE));
+    pump(direct, /* event= */ which != CHANNEL);
     link_leave(link);
 }
 
@@ -279,7 +287,7 @@ static void on_timer(void *data)
 void link_direct_send(struct link *link)
 {
     struct link_kernel_state *kernel = &link->kernel;
-    int fd = kernel->direct->relay.channel_fd;
+    int fd = kernel->direct->channel_fd;
     if (link->holding)
         return;
     while (kernel->talk_at < kernel->talk.len) {
@@ -342,10 +350,12 @@ int link_direct_begin(struct link *link, const struct link_pipes *ours, struct e
     const struct frame_cell limits = { .tail_bytes = LINK_KERNEL_KEPT,
                                        .flood_bytes = LINK_KERNEL_FLOOD };
     relay_begin(&direct->relay, link->kernel.number, &limits);
-    relay_open(&direct->relay, ours->channel, ours->out, ours->err);
-    int r = open_watch(direct, CHANNEL); /* with whose end, if not before, this is freed */
+    relay_open(&direct->relay, ours->said, ours->out, ours->err);
+    direct->channel_fd = ours->channel;
+    int r = open_watch(direct, SAID); /* with whose end, if not before, this is freed */
     if (r < 0) {
         relay_end(&direct->relay);
+        close(direct->channel_fd);
         free(direct);
         return err_set(err, -r, "listen to a kernel: %s", uv_strerror(r));
     }
@@ -374,6 +384,7 @@ void link_direct_free(struct link *link)
         if (direct->watched[which].open)
             uv_close((uv_handle_t *)&direct->watched[which].poll, poll_closed);
     relay_end(&direct->relay); /* behind that: a number that is free is another's */
+    close(direct->channel_fd);
 }
 
 bool link_direct_finish(struct link *link, struct frame_exit *ret)

@@ -270,10 +270,26 @@ static uint32_t length_of(const struct buf *said)
     return head_of(said) & ~FRAME_MESSAGE_LAST;
 }
 
+/* Outside of cells nobody waits for anything long: what is not whole would be held for as long as it likes. */
+static void shorten(struct link_kernel_state *kernel)
+{
+    struct buf *said = &kernel->said;
+    if (kernel->in_cell || said->len < LENGTH || length_of(said) <= LINK_KERNEL_IDLE_MAX)
+        return;
+    kernel->unheard = LENGTH + length_of(said) - said->len;
+    buf_done(said);
+    *said = BUF_INIT(LENGTH + LINK_KERNEL_MESSAGE_MAX);
+}
+
 /* As much as belongs to the message that is being read; how much that was. */
 static size_t add_said(struct link *link, const char *bytes, size_t len)
 {
     struct buf *said = &link->kernel.said;
+    if (link->kernel.unheard) {
+        size_t dropped = len < link->kernel.unheard ? len : link->kernel.unheard;
+        link->kernel.unheard -= dropped;
+        return dropped;
+    }
     size_t whole = said->len < LENGTH ? LENGTH : LENGTH + (size_t)length_of(said);
     size_t part = len < whole - said->len ? len : whole - said->len;
     (void)buf_add(said, bytes, part); /* the ceiling is that of the longest message */
@@ -285,6 +301,7 @@ static size_t add_said(struct link *link, const char *bytes, size_t len)
                            (unsigned long)length);
             link_kernel_break(link, how);
         }
+        shorten(&link->kernel);
     }
     return part;
 }
@@ -339,6 +356,7 @@ static const char *take_cell_done(struct link *link, const struct frame *frame)
     kernel->kept_bytes = kernel->tail_bytes;
     kernel->head_bytes = kernel->tail_bytes = 0;
     kernel->out = kernel->err = (struct link_kernel_output){ 0 };
+    shorten(kernel);
     if (!asked && !kernel->broken[0]) /* what it called its last word was none to us */
         link_kernel_break(link, "the kernel ended a cell without a result");
     else if (asked && kernel->on_cell_end)

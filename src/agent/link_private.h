@@ -65,6 +65,7 @@ struct link_kernel_state {
     bool talk_asked; /* one chunk may be sent */
     struct buf said; /* length and bytes of a message from it, not whole yet */
     bool said_last;  /* with its latest message the cell ends */
+    size_t unheard;  /* bytes of it that are still to come and nobody wants */
 
     bool in_cell, cell_ends; /* its end has been asked for */
     link_cell_fn *on_cell_end;

@@ -2,8 +2,8 @@
 #include "agent/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -215,14 +215,22 @@ static bool listens(const struct relay *relay)
     return !relay->closed_ns && (relay->cell == CELL_INSIDE || relay->cell == CELL_OUTSIDE);
 }
 
+/* Of a socket or a pipe, in which nothing was just now. Behind the end nothing can come. */
+static bool has_ended(int fd)
+{
+    struct pollfd other = { .fd = fd, .events = POLLRDHUP };
+    int waiting;
+    return poll(&other, 1, 0) == 1 && (other.revents & (POLLHUP | POLLRDHUP)) &&
+           ioctl(fd, FIONREAD, &waiting) == 0 && waiting == 0;
+}
+
 static void step_channel(struct relay *relay)
 {
     if (!listens(relay) || (!relay->said_left && !relay->channel_ready))
         return;
     if (!relay->said_left)
         look_at_channel(relay);
-    char byte;
-    if (!relay->said_left && recv(relay->channel_fd, &byte, 1, MSG_PEEK) == 0)
+    if (!relay->said_left && has_ended(relay->channel_fd))
         relay->closed_ns = clock_ns();
     else
         (void)pass_said(relay);

@@ -198,15 +198,17 @@ class Interrupts:
 # ---- the channel --------------------------------------------------------------------------------
 
 
-HIDDEN = [1000, 1001, 1002, 1003]  # copies of 0, 1 and 2, and the channel: what zygote.c makes, too
+# Copies of 0, 1 and 2, and the channel's two ends: what zygote.c makes, too.
+HIDDEN = [1000, 1001, 1002, 1003, 1004]
 
 
-def hide_descriptors(fd):
-    """(copies of 0, 1 and 2, the channel that was `fd`)"""
-    spare, channel = [hide_descriptor(each) for each in range(3)], hide_descriptor(fd)
-    if fd > 2:
-        os.close(fd)
-    return spare, channel
+def hide_descriptors(*channel):
+    """(copies of 0, 1 and 2, and of the descriptors of the channel, in whose place they are)"""
+    hidden = [hide_descriptor(fd) for fd in (0, 1, 2, *channel)]
+    for fd in set(channel):
+        if fd > 2:
+            os.close(fd)
+    return hidden[:3], *hidden[3:]
 
 
 def hide_descriptor(fd):
@@ -266,10 +268,15 @@ class Look:
 
 
 class Channel:
-    """Messages to and from the parent. Only the process that opened it can send."""
+    """Messages to and from the parent. Only the process that opened it can send.
 
-    def __init__(self, fd):
+    A kernel that the agent has started has a socket for both directions, by two descriptors. One that the server
+    speaks to itself has a pipe to answer by: a guest must not be able to send descriptors.
+    """
+
+    def __init__(self, fd, out=None):
         self.fd = fd
+        self.out = fd if out is None else out
         self.owner = os.getpid()
         self.held = b""  # of requests that have begun to arrive
         self.look = Look(fd)
@@ -343,7 +350,7 @@ class Channel:
                 if len(rest) > 1 << 16:  # it may take many a write
                     rest = memoryview(rest)
                 while rest and os.getpid() == self.owner:
-                    rest = rest[os.write(self.fd, rest) :]
+                    rest = rest[os.write(self.out, rest) :]
         finally:
             self.flushing = False
 
@@ -2137,17 +2144,17 @@ class Kernel:
             pass
         self.namespace["_dh"][:] = [os.getcwd()]
 
-    def connect(self, spare, fd):
-        """To streams whose descriptors have copies in `spare`, and to requests on `fd`."""
+    def connect(self, spare, *channel):
+        """To streams whose descriptors have copies in `spare`, and to requests on `channel`."""
         self.streams.connect(spare)
-        self.channel = Channel(fd)
+        self.channel = Channel(*channel)
         self.channel.look.longest_ns = self.options["look_us"] * 1000  # said before there was one
         self.interrupts.meant_for_a_run = self.channel.request_waits
 
     def close_in_child(self):
-        if self.is_child():
+        for fd in {self.channel.fd, self.channel.out} if self.is_child() else ():
             try:
-                os.close(self.channel.fd)
+                os.close(fd)
             except OSError:
                 pass
 
@@ -2575,7 +2582,7 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE, finish=None):
         os._exit(0)
     os.waitpid(child, 0)
     (finish or warm_up_service)()
-    KERNEL.connect(HIDDEN[:3], HIDDEN[3])
+    KERNEL.connect(HIDDEN[:3], *HIDDEN[3:])
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -2691,23 +2698,23 @@ def after_fork(seeded=False):
     gc.enable()
 
 
-def be_kernel(fd=None, seeded=False):
+def be_kernel(*channel, seeded=False):
     after_fork(seeded)
-    if fd is not None:
-        KERNEL.connect(*hide_descriptors(fd))
+    if channel:
+        KERNEL.connect(*hide_descriptors(*channel))
     KERNEL.interrupts.listen()
     KERNEL.loop_forever()
 
 
-def serve(fd=None, seeded=False):
-    """Be a kernel on this descriptor until it is closed. Does not return.
+def serve(*channel, seeded=False):
+    """Be a kernel on these descriptors (of Channel) until they are closed. Does not return.
 
-    None: it and copies of 0, 1 and 2 have the numbers that prepare() has counted on (HIDDEN).
+    None: they and copies of 0, 1 and 2 have the numbers that prepare() has counted on (HIDDEN).
     `seeded`: the states of random and numpy.random have been filled with fresh bytes already.
     """
     status = 1
     try:
-        be_kernel(fd, seeded)
+        be_kernel(*channel, seeded=seeded)
         status = 0
         atexit._run_exitfuncs()
     except BaseException:
@@ -2721,7 +2728,8 @@ def serve(fd=None, seeded=False):
 def main(argv):
     set_environment()
     KERNEL.stand_by(argv[2] if len(argv) > 2 else WORKSPACE)
-    serve(int(argv[1]) if len(argv) > 1 else 3)
+    fd = int(argv[1]) if len(argv) > 1 else 3
+    serve(fd, fd)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ static void on_message(const char *text, size_t len, void *data)
     struct session_ref *session = data;
     struct err err = { 0 };
     auto_json *message = NULL;
+    if (session->owner && !session->cell)
+        return; /* late, or forged: not worth reading */
     if (json_read(text, len, &message_limits, &message, &err) < 0 || !json_is_object(message)) {
         log_debug("session %.6s…: the kernel sent no message: %s", session->id, err.msg);
         link_kernel_kill(session->agent);

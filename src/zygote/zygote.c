@@ -33,9 +33,12 @@ EXPORT int zygote_serve(void);
 
 /* What a child of zygote_serve() has still to do; zygote.py has the same. */
 enum { NOT_HIDDEN = 1 };
-enum { YIELDS = 100 };                       /* to somebody who has nothing left to do but exit */
-enum { KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS }; /* input, output, errors, and the channel */
-enum { HIDDEN = 1000 };                      /* kernel.py: copies of 0, 1 and 2, then the channel */
+enum { YIELDS = 100 }; /* to somebody who has nothing left to do but exit */
+enum {
+    KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS
+};                       /* of which the first three are input, output, errors */
+enum { CHANNEL = 3 };    /* requests; then the pipe for what it says */
+enum { HIDDEN = 1000 };  /* kernel.py: copies of all of them */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
@@ -198,7 +201,7 @@ static int limit_data(uint64_t bytes)
 }
 
 /* What an order brings, in this order; cgroups follow. */
-enum { AGENT_PIDFD, DOOR, KERNEL_OUT, KERNEL_ERR, KERNEL_CHANNEL, GUEST_CGROUPS };
+enum { AGENT_PIDFD, DOOR, KERNEL_OUT, KERNEL_ERR, KERNEL_CHANNEL, KERNEL_SAID, GUEST_CGROUPS };
 
 /* The kernel's own descriptors, and the door behind them. Where the latter was stays as it was if this fails. */
 static int place_descriptors(const int *fds, int *door)
@@ -206,8 +209,9 @@ static int place_descriptors(const int *fds, int *door)
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0)
         return -errno;
-    const int placed[KERNEL_FDS + 1] = { null, fds[KERNEL_OUT], fds[KERNEL_ERR],
-                                         fds[KERNEL_CHANNEL], fds[DOOR] };
+    const int placed[KERNEL_FDS + 1] = {
+        null, fds[KERNEL_OUT], fds[KERNEL_ERR], fds[KERNEL_CHANNEL], fds[KERNEL_SAID], fds[DOOR]
+    };
     int r = guest_place(placed, KERNEL_FDS + 1, 0);
     *door = r < 0 ? *door : KERNEL_FDS;
     return r;
@@ -260,7 +264,7 @@ static int take_fds(const struct msghdr *message, int *ret, size_t max)
 /* A server that has given up has closed its end of the channel. What it had said must not be done then. */
 static bool is_awaited(void)
 {
-    struct pollfd channel = { .fd = KERNEL_FDS - 1 };
+    struct pollfd channel = { .fd = CHANNEL };
     return poll(&channel, 1, 0) == 0;
 }
 
@@ -293,7 +297,7 @@ static bool hide_descriptors(void)
     for (int fd = KERNEL_FDS - 1; fd >= 0; fd--)
         if (dup3(fd, HIDDEN + fd, O_CLOEXEC) < 0)
             return false; /* the first, or none */
-    return close(KERNEL_FDS - 1) == 0;
+    return sys_close_range(CHANNEL, KERNEL_FDS - 1) == 0;
 }
 
 /*** the parent ***/

@@ -51,7 +51,7 @@ struct zygote_setup {
     uint32_t n_filter;   /* struct sock_filter that follow */
 };
 
-/* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, what becomes descriptors 1 to 3
+/* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, what becomes descriptors 1 to 4
  * of the kernel, and as many descriptors of the guest's cgroup as setup.n_cgroups says, opened by the
  * spawner. */
 struct zygote_order {
@@ -61,7 +61,7 @@ struct zygote_order {
     struct agent_setup setup; /* as the agent got it; n_filter, env_len and has_door do not count */
     uint64_t limit_data; /* RLIMIT_DATA, where no cgroup bounds memory; else AGENT_LIMIT_KEEP */
 };
-enum { ZYGOTE_KERNEL_FDS = 3, ZYGOTE_FDS_MAX = 2 + ZYGOTE_KERNEL_FDS + AGENT_CGROUPS_MAX };
+enum { ZYGOTE_KERNEL_FDS = 4, ZYGOTE_FDS_MAX = 2 + ZYGOTE_KERNEL_FDS + AGENT_CGROUPS_MAX };
 
 enum zygote_event_kind {
     ZYGOTE_READY = 1, /* the first event; text: what was imported */

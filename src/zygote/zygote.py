@@ -13,6 +13,7 @@ CONTROL = 3
 UNFIT = 2  # enum zygote_event_kind
 TEXT = 243
 NOT_HIDDEN = 1  # what zygote_serve() leaves to do
+CHANNEL = (3, 4)  # of a child whose descriptors it has left where they were
 
 
 KEPT = []  # for ever
@@ -336,7 +337,7 @@ def main():
         return
     todo = library.zygote_serve()
     # Whoever comes here is a child, and a guest.
-    kernel.serve(CONTROL if todo & NOT_HIDDEN else None, seeded=seeded)
+    kernel.serve(*(CHANNEL if todo & NOT_HIDDEN else ()), seeded=seeded)
 
 
 if __name__ == "__main__":

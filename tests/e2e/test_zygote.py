@@ -249,6 +249,47 @@ print(json.dumps({fd: os.readlink(f"/proc/self/fd/{fd}").split(":")[0]
     assert python(jar, files).stdout == "[]\n"
 
 
+# A connection that waits for its peer when it is closed, however long its owner wants.
+HANDOVER = """
+import array, os, socket, struct
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+slow = socket.create_connection(listener.getsockname())
+peer, _ = listener.accept()
+slow.setblocking(False)
+try:
+    while True:
+        slow.send(b"x" * 65536)
+except BlockingIOError:
+    pass
+slow.setblocking(True)
+slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
+letter = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))]
+for name in os.listdir("/proc/self/fd"):
+    try:
+        is_socket = os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    except OSError:
+        continue
+    if not is_socket or int(name) in (listener.fileno(), slow.fileno(), peer.fileno()):
+        continue
+    channel = socket.socket(fileno=os.dup(int(name)))
+    try:
+        channel.sendmsg([b"x"], letter)
+        print("sent")
+    except OSError as error:
+        print(type(error).__name__)
+os.close(slow.detach())
+"""
+
+
+@zygote_only
+def test_the_server_can_be_given_no_descriptor_to_drop(jar):
+    """Whoever drops the last copy of such a connection waits for it: that must not be the server."""
+    assert python(jar, HANDOVER, timeout=5).stdout == "BrokenPipeError\n"
+    assert python(jar, "print(1)").stdout == "1\n"
+
+
 LOOK = "import ctypes, os; c = ctypes.CDLL(None); c.getenv.restype = ctypes.c_char_p\n"
 
 

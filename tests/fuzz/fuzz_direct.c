@@ -67,7 +67,7 @@ static void message(struct play *play, const uint8_t *bytes, uint32_t len, uint3
         whole[i] = (char)(head >> (8 * i));
     if (len)
         memcpy(whole + 4, bytes, len);
-    put(play->kernel.channel, whole, 4 + len);
+    put(play->kernel.said, whole, 4 + len);
 }
 
 static void send_fd(int fd)
@@ -85,7 +85,7 @@ static void send_fd(int fd)
                                     .msg_iovlen = 1,
                                     .msg_control = &control,
                                     .msg_controllen = sizeof(control) };
-    (void)!sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    must(sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0);
 }
 
 static void odd(struct play *play, size_t which)
@@ -98,6 +98,7 @@ static void odd(struct play *play, size_t which)
         break;
     case ODD_CLOSE:
         fd_closep(&play->kernel.channel);
+        fd_closep(&play->kernel.said);
         break;
     case ODD_CLOSE_OUT:
         fd_closep(&play->kernel.out);
@@ -128,7 +129,7 @@ static size_t step(struct play *play, const uint8_t *data, size_t size)
     char much[40 * 31];
     switch ((enum step)(data[0] & 7)) {
     case STEP_SAY:
-        put(play->kernel.channel, bytes, len);
+        put(play->kernel.said, bytes, len);
         return 1 + len;
     case STEP_MESSAGE:
         message(play, bytes, (uint32_t)len, 0);

@@ -497,6 +497,7 @@ static void native_add_kernel(struct sandbox *sandbox, uint32_t number, struct l
     request->fds[0] = steal_fd(&theirs->out);
     request->fds[1] = steal_fd(&theirs->err);
     request->fds[2] = steal_fd(&theirs->channel);
+    request->fds[3] = steal_fd(&theirs->said);
     enqueue(box->native, request);
 }
 

@@ -38,8 +38,8 @@ struct wire_request {
     uint32_t number;              /* of WIRE_KERNEL: of the kernel, as the agent knows it */
     struct sandbox_limits limits; /* of WIRE_CREATE */
 };
-/* With WIRE_KERNEL, by SCM_RIGHTS: what becomes its descriptors 1 to 3. */
-enum { WIRE_KERNEL_FDS = 3 };
+/* With WIRE_KERNEL, by SCM_RIGHTS: what becomes its descriptors 1 to 4. */
+enum { WIRE_KERNEL_FDS = 4 };
 
 enum wire_event_kind {
     WIRE_READY = 1,
