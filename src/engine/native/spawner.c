@@ -44,7 +44,8 @@ enum {
     TICK_MS = 20,     /* how often what is overdue is looked at */
     EVENTS = 64,
     SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
-    SPARE_MS = 200,    /* at least, unless there are so many */
+    SPARE_MS = 200,    /* at least, unless there are so many: */
+    SPARE_MANY = 16,   /* far from SPARE_LEAVES, for sandboxes come and go in rows */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -157,7 +158,7 @@ static int take_leaf(struct spawner *spawner, struct box *box)
 {
     int r = 0;
     bool rested = spawner->n_spare && box->since_ms - spawner->spare[0].since_ms >= SPARE_MS;
-    if (rested || spawner->n_spare == SPARE_LEAVES) {
+    if (rested || spawner->n_spare >= SPARE_MANY) {
         box->leaf = spawner->spare[0].leaf;
         box->has_before = true;
         box->before = spawner->spare[0].limits;
