@@ -2699,6 +2699,9 @@ def be_kernel(fd=None, seeded=False):
     KERNEL.loop_forever()
 
 
+LAST_WAIT = 0.05  # seconds
+
+
 def serve(fd=None, seeded=False):
     """Be a kernel on this descriptor until it is closed. Does not return.
 
@@ -2708,6 +2711,8 @@ def serve(fd=None, seeded=False):
     status = 1
     try:
         be_kernel(fd, seeded)
+        # Mostly that is the end of the sandbox, which kills us: what follows would be done in vain, beside it.
+        time.sleep(LAST_WAIT)
         status = 0
         atexit._run_exitfuncs()
     except BaseException:
