@@ -2706,6 +2706,9 @@ def be_kernel(*channel, seeded=False):
     KERNEL.loop_forever()
 
 
+LAST_WAIT = 0.05  # seconds
+
+
 def serve(*channel, seeded=False):
     """Be a kernel on these descriptors (of Channel) until they are closed. Does not return.
 
@@ -2715,6 +2718,8 @@ def serve(*channel, seeded=False):
     status = 1
     try:
         be_kernel(*channel, seeded=seeded)
+        # Mostly that is the end of the sandbox, which kills us: what follows would be done in vain, beside it.
+        time.sleep(LAST_WAIT)
         status = 0
         atexit._run_exitfuncs()
     except BaseException:
