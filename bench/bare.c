@@ -28,6 +28,7 @@ EXPORT void zygote_fill(void);
 EXPORT void zygote_side_by_side(int on);
 EXPORT void zygote_prepare(const char *imported);
 EXPORT int zygote_serve(void);
+EXPORT void zygote_give_back(void);
 
 enum { CONTROL = 3, HIDDEN = 1000, MT_WORDS = 624, MT_BYTES = 4 * MT_WORDS };
 enum { OUTPUT, CHANNEL, N_FDS };
@@ -64,6 +65,11 @@ void zygote_fill(void)
 void zygote_side_by_side(int on)
 {
     pages_side_by_side(on != 0);
+}
+
+/* Its children do not live long enough. */
+void zygote_give_back(void)
+{
 }
 
 /* A position and words, and words and a position. */

@@ -221,6 +221,9 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+GIVE_BACK = None  # of a zygote's children: what they do when nobody has asked for a while
+
+
 class Look:
     """Waits for a request awake: to wake up an idle processor takes longer than many a cell.
 
@@ -238,11 +241,12 @@ class Look:
         self.longest_ns = 0  # 0: never
         self.quick, self.needs, self.hits = 0, self.NEEDS_MIN, 0
         self.spent_ns = 0
+        self.has_run = False  # a cell, since it last gave anything back
 
     def read(self, size, now=time.monotonic_ns):
         """As os.read()."""
         if not self.longest_ns:
-            return os.read(self.fd, size)
+            return self.sleep(size)
         begin = now()
         end = begin + self.longest_ns
         looks = self.quick >= self.needs and not count_threads()
@@ -251,13 +255,27 @@ class Look:
             while not poll(0) and now() < end:
                 pass
             self.spent_ns += min(now() - begin, self.longest_ns)
-        held = os.read(self.fd, size)
+        held = self.sleep(size)
         # One that was slept for takes longer by the wake-ups that a look saves.
         in_time = now() <= (end if looks else end + self.longest_ns)
         self.quick = self.quick + 1 if in_time else 0
         if looks:
             self.judge(in_time)
         return held
+
+    def sleep(self, size, own=time.process_time_ns):
+        """os.read(). If that takes long it gives memory back, which the next run copies again."""
+        while True:
+            try:
+                return os.read(self.fd, size)
+            except BlockingIOError:  # a zygote's child waits for so long, and no longer
+                pass
+            if self.has_run and GIVE_BACK is not None:
+                begin = own()
+                GIVE_BACK()
+                self.spent_ns += own() - begin
+                self.has_run = False
+            self.poll.poll()
 
     def judge(self, in_time):
         self.hits += in_time
@@ -306,7 +324,7 @@ class Channel:
         """Have so many bytes; False if the stream ends before."""
         chunks, missing = [self.held], size - len(self.held)
         while missing > 0:
-            self.held = os.read(self.fd, min(max(missing, READ_AHEAD), 1 << 20))
+            self.held = self.look.sleep(min(max(missing, READ_AHEAD), 1 << 20))
             if not self.held:
                 return False
             chunks.append(self.held)
@@ -2180,6 +2198,8 @@ class Kernel:
             text = (reply.get("result") or {}).get("text/plain", "")
             reply.update(result={"text/plain": cut(text, 10_000)}, files=[], traceback=[])
             send(reply, last)
+        if last and not request.get("forget"):
+            self.channel.look.has_run = True
         if last and self.count != 2:  # the first cell of many a kernel is its only one
             try:
                 self.put_in_order()

@@ -24,6 +24,7 @@
 #define RANGE ((size_t)1 << 30)
 #define FREEZE_MAX ((size_t)256 << 20) /* one mapping of unknown purpose */
 #define LARGE ((size_t)4 << 20)
+#define FILE_NAME "belljar-zygote"
 #define ARENA                                                                                      \
     ((size_t)1 << 20) /* of Python since 3.10; smaller ones, and stacks of frames, are left alone */
 
@@ -32,12 +33,21 @@
 enum { MAPS_MAX = 8192, MAPS_BYTES = 1 << 20 };
 
 struct map {
-    uintptr_t begin, end;
+    uintptr_t begin, end, offset;
     bool readable, writable, private, file;
     bool named, heap; /* named: [heap], [stack] and the like */
+    bool frozen;      /* of the file that pages_freeze() makes */
 };
 
-static struct map maps[MAPS_MAX];
+enum { ENTRIES = HUGE / PAGE };
+
+/* What is needed for a moment. */
+static struct {
+    char text[MAPS_BYTES];
+    struct map maps[MAPS_MAX];
+    uint64_t entries[ENTRIES];
+} scratch __attribute__((aligned(PAGE)));
+static struct map *const maps = scratch.maps;
 
 static uintptr_t number(const char **at)
 {
@@ -64,9 +74,11 @@ static struct map parse(const char *line)
     map.readable = at[1] == 'r';
     map.writable = at[2] == 'w';
     map.private = at[4] == 'p';
-    for (int field = 0; field < 3; field++) /* to device, by way of flags and offset, to inode */
-        at = strchr(at + 1, ' ');
+    at = strchr(at + 1, ' ') + 1;
+    map.offset = number(&at);
+    at = strchr(at + 1, ' '); /* behind the device */
     map.file = at[1] != '0';
+    map.frozen = strstr(at, "/memfd:" FILE_NAME) != NULL;
     map.named = strchr(at, '[') != NULL;
     map.heap = strstr(at, "[heap]") != NULL;
     return map;
@@ -76,12 +88,11 @@ static struct map parse(const char *line)
  * be among what is read. */
 static size_t read_maps(void)
 {
-    static char text[MAPS_BYTES];
+    char *text = scratch.text;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t len = 0, count = 0;
     ssize_t n = -1;
-    while (fd >= 0 && len < sizeof(text) - 1 &&
-           (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+    while (fd >= 0 && len < MAPS_BYTES - 1 && (n = read(fd, text + len, MAPS_BYTES - 1 - len)) > 0)
         len += (size_t)n;
     if (fd >= 0)
         close(fd);
@@ -414,14 +425,14 @@ static void make_huge(const struct piece *piece, char *view)
 }
 
 /* The file, with a huge page's room on either side that widen() may have taken. */
-static char *map_whole(int fd, size_t size)
+static char *map_whole(int fd, size_t size, int protection, int flags)
 {
     size_t len = size + 4 * HUGE;
     char *room = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED)
         return NULL;
-    char *view = mmap((char *)round_up((uintptr_t)room + HUGE), size, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_FIXED, fd, 0);
+    char *view =
+        mmap((char *)round_up((uintptr_t)room + HUGE), size, protection, flags | MAP_FIXED, fd, 0);
     if (view == MAP_FAILED) {
         (void)munmap(room, len);
         return NULL;
@@ -433,15 +444,27 @@ static char *map_whole(int fd, size_t size)
 
 static int open_file(void)
 {
-    int fd = memfd_create("belljar-zygote", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    return fd < 0 ? memfd_create("belljar-zygote", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+    int fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    return fd < 0 ? memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
 }
+
+/* All of the file, to compare with; NULL: there is none. Nobody writes to it. */
+static struct {
+    char *begin;
+    size_t size;
+} original;
 
 void pages_freeze(bool huge)
 {
     uintptr_t size = choose_pieces();
     int fd = open_file();
-    char *view = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? map_whole(fd, size) : NULL;
+    char *view = NULL;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
+        view = map_whole(fd, size, PROT_READ | PROT_WRITE, MAP_SHARED);
+    if (view) {
+        original.begin = map_whole(fd, size, PROT_READ, MAP_PRIVATE);
+        original.size = size;
+    }
     for (const struct piece *piece = pieces; view && piece < pieces + n_pieces; piece++)
         if (exchange(piece, view, fd) && huge)
             make_huge(piece, view);
@@ -470,4 +493,83 @@ void pages_collapse(void)
             (void)madvise((void *)map->begin, map->end - map->begin, MADV_NOHUGEPAGE);
     }
     range.closed = true;
+}
+
+/*** giving back ***/
+
+/* What /proc/self/pagemap says of a page. */
+#define PRESENT (UINT64_C(1) << 63)
+#define OF_A_FILE (UINT64_C(1) << 61)
+
+static bool is_copied(uintptr_t at)
+{
+    uint64_t entry = scratch.entries[at % HUGE / PAGE];
+    return (entry & PRESENT) && !(entry & OF_A_FILE);
+}
+
+static bool has_changed(const struct map *map, uintptr_t at, uintptr_t kept)
+{
+    if (at + PAGE >= kept && at <= kept + PAGE)
+        return true;
+    return memcmp((void *)at, original.begin + map->offset + (at - map->begin), PAGE) != 0;
+}
+
+/* From `begin` to `end`, which are in one huge page. */
+static void give_back(const struct map *map, uintptr_t begin, uintptr_t end, uintptr_t kept)
+{
+    uintptr_t first = 0; /* of some that can go */
+    bool any = false, all = true;
+    for (uintptr_t at = begin; at <= end; at += PAGE) {
+        bool copied = at < end && is_copied(at);
+        bool goes = copied && !has_changed(map, at, kept);
+        any |= goes;
+        all &= goes || !copied;
+        if (goes && !first)
+            first = at;
+        if (!goes && first) {
+            (void)madvise((void *)first, at - first, MADV_DONTNEED);
+            first = 0;
+        }
+    }
+    /* With them goes the page table, since Linux 6.14. */
+    if (any && all)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+/* Others could write to a page between our look at it and its end. */
+static bool is_alone(void)
+{
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, scratch.text, MAPS_BYTES - 1);
+    if (fd >= 0)
+        close(fd);
+    scratch.text[n > 0 ? n : 0] = '\0';
+    return strstr(scratch.text, "\nThreads:\t1\n") != NULL;
+}
+
+void pages_give_back(const void *kept)
+{
+    int fd = -1;
+    if (original.begin && is_alone())
+        fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    size_t count = fd >= 0 ? read_maps() : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct map *map = &maps[i];
+        if (!map->frozen || !map->private || !map->writable ||
+            map->offset + (map->end - map->begin) > original.size)
+            continue;
+        uintptr_t end;
+        for (uintptr_t at = map->begin; at < map->end; at = end) {
+            end = (at / HUGE + 1) * HUGE < map->end ? (at / HUGE + 1) * HUGE : map->end;
+            size_t len = (end - at) / PAGE * sizeof(uint64_t);
+            if (pread(fd, &scratch.entries[at % HUGE / PAGE], len,
+                      (off_t)(at / PAGE * sizeof(uint64_t))) == (ssize_t)len)
+                give_back(map, at, end, (uintptr_t)kept / PAGE * PAGE);
+        }
+    }
+    if (fd < 0)
+        return;
+    close(fd);
+    (void)madvise(original.begin, original.size, MADV_DONTNEED);
+    (void)madvise(&scratch, sizeof(scratch), MADV_DONTNEED);
 }

@@ -15,6 +15,8 @@
  *                         Nobody can write to the file, by its seals. Libraries lose their names in
  *                         /proc/self/maps, and text can be written to: both are the guest's own business
  *   5. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
+ *   6. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
+ *                         were by then, so that a page is a copy of the file's again, and can be had from there
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
  * first touch.
@@ -33,5 +35,8 @@ void pages_side_by_side(bool on);
 /* `huge`: the file in huge pages. One thread only. */
 void pages_freeze(bool huge);
 void pages_collapse(void);
+/* With signals blocked. Beside other threads nothing happens. The page of `kept`, and those next to it, stay: the thread's
+ * own memory, to which the kernel writes at any time (rseq(2)). */
+void pages_give_back(const void *kept);
 
 #endif

@@ -30,15 +30,15 @@ EXPORT void zygote_fill(void);
 EXPORT void zygote_side_by_side(int on);
 EXPORT void zygote_prepare(const char *imported);
 EXPORT int zygote_serve(void);
+EXPORT void zygote_give_back(void);
 
 /* What a child of zygote_serve() has still to do; zygote.py has the same. */
 enum { NOT_HIDDEN = 1 };
-enum { YIELDS = 100 }; /* to somebody who has nothing left to do but exit */
-enum {
-    KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS
-};                       /* of which the first three are input, output, errors */
-enum { CHANNEL = 3 };    /* requests; then the pipe for what it says */
-enum { HIDDEN = 1000 };  /* kernel.py: copies of all of them */
+enum { YIELDS = 100 };                       /* to somebody who has nothing left to do but exit */
+enum { KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS }; /* input, output, errors; then the channel's two */
+enum { CHANNEL = 3 };                        /* requests; behind it, what it says */
+enum { HIDDEN = 1000 };                      /* kernel.py: copies of all of them */
+enum { IDLE_US = 300000 }; /* without a request; then kernel.py gives memory back */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
@@ -214,6 +214,9 @@ static int place_descriptors(const int *fds, int *door)
     };
     int r = guest_place(placed, KERNEL_FDS + 1, 0);
     *door = r < 0 ? *door : KERNEL_FDS;
+    const struct timeval longest = { .tv_usec = IDLE_US };
+    if (r == 0 && setsockopt(CHANNEL, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest)) < 0)
+        r = -errno;
     return r;
 }
 
@@ -298,6 +301,17 @@ static bool hide_descriptors(void)
         if (dup3(fd, HIDDEN + fd, O_CLOEXEC) < 0)
             return false; /* the first, or none */
     return sys_close_range(CHANNEL, KERNEL_FDS - 1) == 0;
+}
+
+/* kernel.py calls it when it has had nothing to do for IDLE_US. */
+void zygote_give_back(void)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    if (sigprocmask(SIG_SETMASK, &all, &before) < 0)
+        return;
+    pages_give_back(zygote.tid_address);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /*** the parent ***/

@@ -40,7 +40,7 @@ def load_library():
     library = ctypes.PyDLL(f"{DIRECTORY}/zygote.so")
     library.zygote_open.restype = ctypes.c_char_p
     library.zygote_prepare.argtypes = (ctypes.c_char_p,)
-    library.zygote_prepare.restype = None
+    library.zygote_prepare.restype = library.zygote_give_back.restype = None
     problem = library.zygote_open()
     if problem:
         raise RuntimeError(problem.decode())
@@ -285,6 +285,7 @@ def be_ready(modules):
 
     library = load_library()
     kernel = load_kernel()
+    kernel.GIVE_BACK = library.zygote_give_back
     states = files = None
 
     def finish():

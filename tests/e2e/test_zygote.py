@@ -864,18 +864,75 @@ def copied_pages(smaps):
     return pages
 
 
+def pages_of_kernel(jar):
+    """Those of the only one there is."""
+    (pid,) = [pid for pid, name in descendants(jar).items() if name.startswith("python")]
+    smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
+    if "/memfd:belljar-zygote" not in smaps:
+        pytest.skip("its memory is not in one file")
+    return copied_pages(smaps)
+
+
+needs_eyes = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can look at another user's process"
+)
+
+
 @zygote_only
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look at another user's process")
+@needs_eyes
 def test_a_first_cell_copies_few_of_its_zygotes_pages():
     """Its time and memory are these pages. What it writes to lies side by side; strewn about it takes 240 of them."""
     with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
         python(jar, "print(1)")
-        kernels = [pid for pid, name in descendants(jar).items() if name.startswith("python")]
-        smaps = [pathlib.Path(f"/proc/{pid}/smaps").read_text() for pid in kernels]
-    if "/memfd:belljar-zygote" not in smaps[0]:
-        pytest.skip("its memory is not in one file")
-    (pages,) = map(copied_pages, smaps)
-    assert 50 < pages < 185
+        assert 50 < pages_of_kernel(jar) < 185
+
+
+DESCRIBE = "import pandas as pd; table = pd.DataFrame({'a': range(9)}).describe()\n"
+OWN_PAGES = """
+for line in open("/proc/self/smaps"):
+    if line.startswith("Anonymous:") or not line.split()[0].endswith(":"):
+        print(line, end="")
+"""
+
+
+@zygote_only
+@needs_eyes
+def test_an_idle_kernel_gives_back_pages_that_are_as_before():
+    with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
+        run = python(jar, DESCRIBE + OWN_PAGES)
+        copied = copied_pages(run.stdout)
+        wait_for(lambda: pages_of_kernel(jar) < 0.8 * copied, f"fewer pages than {copied}")
+        assert (
+            python(jar, DESCRIBE + "int(table.loc['max', 'a'])", run.session).said["result"] == "8"
+        )
+
+
+BESIDE = """
+import random, threading, time
+state, drawn = random.getstate(), []
+def draw(generator=random):
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        drawn.append(generator.getrandbits(32))
+        time.sleep(0.0001)
+thread = threading.Thread(target=draw)
+thread.start()
+"""
+
+
+@zygote_only
+@needs_eyes
+def test_an_idle_kernel_loses_nothing_of_what_a_thread_writes_meanwhile():
+    with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
+        session = python(jar, BESIDE).session
+        time.sleep(2)
+        run = python(
+            jar,
+            "thread.join(); again = random.Random(); again.setstate(state)\n"
+            "len(drawn) > 1000 and drawn == [again.getrandbits(32) for _ in drawn]",
+            session,
+        )
+        assert run.said["result"] == "True", run
 
 
 @zygote_only
