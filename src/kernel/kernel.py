@@ -1148,6 +1148,13 @@ def as_text(mime, value):
     return str(value)
 
 
+def clean(text, options):
+    """Without escape codes, unless they are wanted, and without NUL, which is the end of a text elsewhere."""
+    if options["strip"] and "\x1b" in text:
+        text = ANSI.sub("", text)
+    return text.replace("\0", "\ufffd")
+
+
 def cut(text, limit):
     """The head and the tail, when it is too long."""
     if len(text) <= limit:
@@ -1180,10 +1187,8 @@ class Run:
         for mime, value in data.items():
             mime = str(mime)
             text = as_text(mime, value)
-            if self.options["strip"] and mime == "text/plain" and "\x1b" in text:
-                text = ANSI.sub("", text)
             if mime == "text/plain":
-                text = cut(text, self.options["max_repr"])
+                text = cut(clean(text, self.options), self.options["max_repr"])
             elif mime.startswith("image/") and mime != "image/svg+xml":
                 if self.images >= self.options["max_images"]:
                     self.leave_out("images beyond max_images")
@@ -1208,7 +1213,7 @@ class Run:
 def safe_text(function, *args):
     try:
         return str(function(*args))
-    except Exception as exc:
+    except BaseException as exc:
         return f"<{type(exc).__name__} in the exception's own text>"
 
 
@@ -1242,29 +1247,64 @@ def guest_frames(stack, max_frames):
     return short
 
 
-def format_traceback(exc, options):
-    """The lines of a traceback, as the interpreter prints it, bounded."""
-    if isinstance(exc, SyntaxError) and not exc.text and exc.filename and exc.lineno:
+def guest_trace(exc):
+    """The traceback from the cell on, without the frames that run it."""
+    trace = BaseException.__traceback__.__get__(exc)  # an exception may lie about its own
+    while trace is not None and trace.tb_frame.f_code.co_filename == KERNEL_FILE:
+        trace = trace.tb_next
+    cell = trace
+    while cell is not None and not cell.tb_frame.f_code.co_filename.startswith("<cell "):
+        cell = cell.tb_next
+    return cell or trace
+
+
+def summarise(exc, trace, max_frames):
+    """The text of a traceback, as the interpreter prints it."""
+    if issubclass(type(exc), SyntaxError) and not exc.text and exc.filename and exc.lineno:
         exc.text = linecache.getline(exc.filename, exc.lineno) or None  # compiled from a tree
+    summary = traceback.TracebackException(type(exc), exc, trace)
+    linked, seen = [summary], set()
+    while linked:
+        one = linked.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.stack = guest_frames(one.stack, max_frames)
+        linked += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
+    return "".join(summary.format())
+
+
+def summarise_frames(trace, max_frames):
+    lines = guest_frames(traceback.extract_tb(trace), max_frames).format()
+    return "".join(["Traceback (most recent call last):\n", *lines])
+
+
+LAST_NAMES = ("last_type", "last_value", "last_traceback", "last_exc")
+
+
+def keep_failure(exc):
+    """For %tb, %debug and pdb.pm(). It refers to no frame of ours, and so not to what those hold."""
+    trace = guest_trace(exc)
+    BaseException.with_traceback(exc, trace)
+    sys.last_type, sys.last_value, sys.last_traceback = type(exc), exc, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = exc
+
+
+def forget_failure():
+    for name in LAST_NAMES:
+        vars(sys).pop(name, None)
+
+
+def format_traceback(exc, options):
+    """The lines of a traceback, bounded."""
+    trace, max_frames = guest_trace(exc), options["max_frames"]
     try:
-        trace = exc.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == KERNEL_FILE:
-            trace = trace.tb_next
-        summary = traceback.TracebackException(type(exc), exc, trace)
-        linked, seen = [summary], set()
-        while linked:
-            one = linked.pop()
-            if one is None or id(one) in seen:
-                continue
-            seen.add(id(one))
-            one.stack = guest_frames(one.stack, options["max_frames"])
-            linked += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
-        text = "".join(summary.format())
-    except Exception:  # an exception that lies about itself
-        text = f"{safe_text(lambda: type(exc).__name__)}: {safe_text(str, exc)}"
-    if options["strip"] and "\x1b" in text:
-        text = ANSI.sub("", text)
-    return cut(text, options["max_traceback"]).splitlines()
+        text = summarise(exc, trace, max_frames)
+    except BaseException:  # an exception that lies about itself
+        frames = safe_text(summarise_frames, trace, max_frames)
+        text = f"{frames}{safe_text(lambda: type(exc).__name__)}: {safe_text(str, exc)}"
+    return cut(clean(text, options), options["max_traceback"]).splitlines()
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -1498,6 +1538,7 @@ class Kernel:
         """An empty namespace, as a new kernel has it."""
         self.count = 1
         self.flags = 0
+        forget_failure()
         self.unders = self.unders_set = ("", "", "")  # the last results; those in the namespace
         self.inputs[:] = [""]
         self.outputs.clear()
@@ -1559,12 +1600,14 @@ class Kernel:
         if failed is not None:
             status, exit_code = self.judge(failed)
             if status != "exit":
+                value = clean(safe_text(str, failed), run.options)
                 error = {
-                    "name": safe_text(lambda: type(failed).__name__),
-                    "value": cut(safe_text(str, failed), run.options["max_traceback"]),
+                    "name": clean(safe_text(lambda: type(failed).__name__), run.options),
+                    "value": cut(value, run.options["max_traceback"]),
                 }
                 lines = format_traceback(failed, run.options)
-            failed = None  # its traceback refers to this frame
+            keep_failure(failed)
+            failed = None
         self.running = False
         if request.get("forget"):
             linecache.clearcache()
@@ -1689,12 +1732,14 @@ class Kernel:
 
     def judge(self, exc):
         """(status, exit code) of a run that raised."""
-        if isinstance(exc, SystemExit):
-            if exc.code is None or isinstance(exc.code, int):
-                return "exit", int(exc.code or 0) & 0xFF
-            print(safe_text(str, exc.code), file=self.streams.stderr, flush=True)
+        # By its type: what it says about itself may be a lie, or raise.
+        if issubclass(type(exc), SystemExit):
+            code = SystemExit.code.__get__(exc)
+            if code is None or issubclass(type(code), int):
+                return "exit", 0 if code is None else int.__and__(code, 0xFF)
+            print(safe_text(str, code), file=self.streams.stderr, flush=True)
             return "exit", 1
-        if isinstance(exc, KeyboardInterrupt) and self.interrupts.raised:
+        if issubclass(type(exc), KeyboardInterrupt) and self.interrupts.raised:
             return "interrupted", 130
         return "error", 1
 
@@ -2417,8 +2462,13 @@ def make_shell(kernel):
 
         def showtraceback(self, exc_tuple=None, *args, running_compiled_code=False, **kwargs):
             """An error in %%time, %run or a formatter fails the cell, not only prints."""
+            failed = (exc_tuple or sys.exc_info())[1]
+            if failed is None:  # %tb: the last one is to be shown
+                super().showtraceback(tb_offset=0)
+                self.InteractiveTB.tb = None  # which %debug would prefer to a later one
+                return
             if not running_compiled_code:  # otherwise it is reported by run_cell() itself
-                raise (exc_tuple or sys.exc_info())[1]
+                raise failed
             super().showtraceback(exc_tuple, *args, running_compiled_code=True, **kwargs)
 
         def system(self, command):
@@ -2506,8 +2556,8 @@ WARM_UP = (
 DATA_CELLS = (
     "import numpy as np\nnp.arange(12.0).reshape(3, 4) @ np.ones((4, 2))",
     "import pandas as pd\ndf = pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})\ndf",
-    "df.describe()",
-    "df.groupby('b').a.sum()",
+    "import pandas\ndf.describe()",
+    "import pandas\ndf.groupby('b').a.sum()",
 )
 WARM_UP_ONCE = (
     "await __import__('asyncio').sleep(0)",
@@ -2516,6 +2566,15 @@ WARM_UP_ONCE = (
     "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('t')\nplt.show()",
     "import sympy\nsympy.Symbol('x') ** 2",
 )
+
+# What modules find out once and keep, as it is before: a child has another host's name, an environment and event loop
+# of its own, and should not draw what others draw.
+FOUND_OUT = {
+    "asyncio.events": {"_event_loop_policy": None},
+    "platform": {"_uname_cache": None, "_platform_cache": {}},
+    "tempfile": {"_name_sequence": None, "tempdir": None},
+    "uuid": {"_node": None, "_last_timestamp": None},
+}
 
 WARM_ROUNDS = 40
 
@@ -2592,8 +2651,7 @@ def prepare(preload=PRELOAD, workspace=WORKSPACE, finish=None):
     mime_of("a.csv")
     warm_up()
     locate_numpy_state()
-    if "tempfile" in sys.modules:
-        sys.modules["tempfile"]._name_sequence = None  # each child makes its own
+    forget_host()
     KERNEL.stand_by(workspace)
     # OpenBLAS keeps a thread, which a raw clone would not take along: its lock would never be
     # released in the child. A fork makes it stop, in the parent too.
@@ -2635,8 +2693,15 @@ def warm_up():
     if KERNEL.loop is not None:
         KERNEL.loop.close()  # its epoll would be shared by all children
         KERNEL.loop = None
-        sys.modules["asyncio"].set_event_loop(None)
     forget_warm_up()
+
+
+def forget_host():
+    for name, values in FOUND_OUT.items():
+        module = sys.modules.get(name)
+        for attribute, value in values.items():
+            if hasattr(module, attribute):
+                setattr(module, attribute, value)
 
 
 def forget_warm_up():

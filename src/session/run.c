@@ -221,6 +221,7 @@ static char *explain_failure(const struct run *run, const char *what)
 static char *explain(const struct run *run, enum outcome outcome)
 {
     const struct sandbox_limits *limits = &run->session->limits;
+    char *said;
     switch (outcome) {
     case OUTCOME_OK:
         return NULL;
@@ -247,10 +248,9 @@ static char *explain(const struct run *run, enum outcome outcome)
     case OUTCOME_KILLED:
         return xasprintf("killed by signal %d (%s)", run->exit.code, strsignal(run->exit.code));
     case OUTCOME_ERROR:
-        if (run->done) {
-            char *said = kernel_error(run);
-            return said ? said : xstrdup("the code failed");
-        }
+        said = kernel_error(run);
+        if (said)
+            return said;
         if (run->exit.failure[0])
             return explain_failure(run, "could not be started");
         return xasprintf("exit status %d", run->exit.code);

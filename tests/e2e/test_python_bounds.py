@@ -2,18 +2,15 @@
 as small as it was, and the session can be used afterwards."""
 
 import os
-import pathlib
 
 import belljar
 import pytest
 from belljar import need
+from python_jar import RUNTIME, may_look
 from sandboxes import Jar, ordinary_user
 
 pytestmark = pytest.mark.python_only
 
-RUNTIME = pathlib.Path(
-    os.environ.get("BELLJAR_RUNTIME", pathlib.Path(__file__).parents[2] / ".cache/runtime")
-)
 SLOW = 90
 MB = 1 << 20
 ANSWER = 5 * MB  # max_answer is 4m; the frame around it adds a little
@@ -27,7 +24,7 @@ def jar(request):
     if request.param == "user" and os.geteuid() != 0:
         pytest.skip("only root can become another user")
     user = ordinary_user() if request.param == "user" else None
-    has_libraries = not user and (RUNTIME / "stamp").exists()
+    has_libraries = (RUNTIME / "stamp").exists() and may_look(user)
     flags = ["--runtime", str(RUNTIME)] if has_libraries and not belljar.IN_CONTAINERS else []
     with Jar(*flags, "--memory-limit", "512m", user=user) as made:
         made.has_libraries = has_libraries

@@ -369,9 +369,9 @@ def test_a_thread_that_prints_later_is_told_in_the_next_run(cell):
 LEAVING = {
     "sys.exit() ends the run well": ("import sys; sys.exit()", "ok", None),
     "sys.exit(0) ends the run well": ("import sys; sys.exit(0)", "ok", None),
-    "exit(3) is an error": ("exit(3)", "error", Has("")),
+    "exit(3) is an error": ("exit(3)", "error", "exit status 3"),
     "quit() ends the run well": ("quit()", "ok", None),
-    "raise SystemExit with words prints them": ("raise SystemExit('farewell')", "error", Has("")),
+    "raise SystemExit with words prints them": ("raise SystemExit('farewell')", "error", "exit status 1"),
     "sys.exit() in a function ends the run": ("def f(): import sys; sys.exit(0)\nf(); print('no')", "ok", None),
 }  # fmt: skip
 
@@ -391,10 +391,10 @@ DEATHS = {
     "SIGTERM to itself is told": ("import os; os.kill(os.getpid(), 15)", "signal 15"),
     "a stack that overflows in C is told": (
         "import sys\nsys.setrecursionlimit(10**9)\nl = []\nfor _ in range(10**6): l = [l]\nrepr(l)",
-        "",
+        "signal 11",
     ),
-    "exec of another program ends the kernel": ("import os; os.execv('/bin/true', ['true'])", ""),
-    "closing every descriptor ends or keeps the kernel": ("import os; os.closerange(3, 4096)", ""),
+    "exec of another program ends the kernel": ("import os; os.execv('/bin/true', ['true'])", "status 0"),
+    "closing every descriptor ends the kernel": ("import os; os.closerange(3, 4096)", "status 1"),
 }  # fmt: skip
 
 

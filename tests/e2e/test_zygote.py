@@ -145,7 +145,8 @@ def descendants(jar):
 # --- a guest like any other ---------------------------------------------------------------------------
 
 FACTS = r"""
-import ctypes, json, os, re, resource, signal, sys, threading, gc, locale
+import asyncio, ctypes, getpass, json, logging, mimetypes, multiprocessing, os, platform, re, resource, signal
+import socket, sys, sysconfig, tempfile, threading, uuid, warnings, gc, locale
 def read(name):
     with open(name) as file:
         return file.read()
@@ -180,6 +181,28 @@ facts["signals"] = [str(type(signal.getsignal(n))) for n in range(1, 32)]
 libc = ctypes.CDLL(None)
 facts["subreaper"] = (lambda v: (libc.prctl(37, ctypes.byref(v)), v.value))(ctypes.c_int())
 facts["dumpable"], facts["death signal"] = libc.prctl(3), None
+facts["host"] = platform.uname(), platform.processor(), platform.platform(), socket.gethostname(), os.cpu_count()
+facts["card"] = uuid._node, uuid.getnode() >> 40 & 1  # none: each kernel draws a number, and sets this bit
+facts["user"] = getpass.getuser(), os.path.expanduser("~"), tempfile.tempdir, tempfile.gettempdir()
+facts["found"] = mimetypes.guess_type("a.csv"), sorted(sysconfig.get_config_vars().items())
+process = multiprocessing.current_process()
+facts["process"] = process.name, process.ident == os.getpid(), process.daemon, sorted(process._config)
+facts["logging"] = logging.root.level, len(logging.root.handlers), logging.lastResort.stream is sys.stderr
+facts["last error"] = [name for name in ("last_type", "last_value", "last_traceback", "last_exc") if hasattr(sys, name)]
+async def answer():
+    return 42
+def in_loop(ask):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return str(ask())
+        except RuntimeError as exc:  # a later Python wants one to be set
+            return str(exc)
+facts["loops"] = [in_loop(ask) for ask in (
+    lambda: asyncio.get_event_loop().run_until_complete(answer()),
+    lambda: asyncio.get_event_loop().run_until_complete(asyncio.ensure_future(answer())),
+    lambda: asyncio.Future().done(),
+    lambda: asyncio.run(answer()))]
 facts["nice"] = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
 print(json.dumps(facts, default=str))
 """
@@ -211,6 +234,7 @@ def test_a_forked_kernel_cannot_be_told_from_one_that_was_started(param):
         assert forked[key] == value, key
     assert forked["CapEff"] == forked["CapBnd"] == "0000000000000000"
     assert (forked["NoNewPrivs"], forked["Seccomp"], forked["PPid"]) == ("1", "2", "1")
+    assert forked["host"][0][1] == forked["host"][3] == "belljar"
     assert forked["depth"] == 1 and forked["Uid"].split() == ["1000"] * 4
 
 

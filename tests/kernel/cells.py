@@ -215,6 +215,7 @@ CELLS = [
     ("a missing file", "open('/does/not/exist')"),
     ("a raised class", "raise ValueError"),
     ("an own exception", "class Mine(Exception): pass\nraise Mine('x')"),
+    ("the last error", "import sys; sys.last_type.__name__, str(sys.last_value)"),
     ("an exception with a cause", "raise KeyError('a') from ValueError('b')"),
     ("an exception in a function", "def boom():\n    raise OSError(2, 'no')\nboom()"),
     ("state before an error is kept", "before = 1\n1 / 0\nafter = 2"),
@@ -223,6 +224,7 @@ CELLS = [
     ("a generator that raises", "list(1 / i for i in (1, 0))"),
     ("KeyboardInterrupt raised by hand", "raise KeyboardInterrupt('by hand')"),
     ("SystemExit", "raise SystemExit(3)", WARNS_LATER),
+    ("the last error after leaving", "sys.last_type.__name__, str(sys.last_value)"),
     ("sys.exit", "sys.exit()", WARNS_LATER),
     (
         "a broken repr",

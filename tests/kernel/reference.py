@@ -40,10 +40,13 @@ class Shell(InteractiveShell):
     displayhook_class = Hook
     display_pub_class = Publisher
 
-    def showtraceback(self, *args, **kwargs):
-        pass
+    def showtraceback(self, exc_tuple=None, *args, **kwargs):
+        self._get_exc_info(exc_tuple)  # which notes it as the last
 
-    showsyntaxerror = showindentationerror = showtraceback
+    def showsyntaxerror(self, *args, **kwargs):
+        self._get_exc_info()
+
+    showindentationerror = showsyntaxerror
 
     def init_virtualenv(self):
         pass

@@ -83,7 +83,7 @@ def traces_of(kernel):
 @pytest.mark.parametrize("modules", [[], ["numpy", "pandas", "matplotlib.pyplot", "IPython"]])
 def test_a_rehearsal_leaves_no_trace(start, workspace, tmp_path_factory, modules):
     kernel = start(env={"TMPDIR": str(tmp_path_factory.mktemp("tmp"))})
-    kernel.request(op="preload", id=1, modules=modules)
+    imported = kernel.request(op="preload", id=1, modules=modules)["imported"]
     seen = [traces_of(kernel)]
     for number in (7, 8):
         assert kernel.request(op="rehearse", id=number) == {"op": "rehearsed", "id": number}
@@ -92,7 +92,7 @@ def test_a_rehearsal_leaves_no_trace(start, workspace, tmp_path_factory, modules
     # Libraries import some of their own modules when they are first used; a zygote has done that.
     before, after = (set(traces.pop("modules")) for traces in seen[:2])
     assert seen[0] == seen[1]
-    assert before <= after and bool(after - before) is bool(modules)
+    assert before <= after and bool(after - before) is bool(imported)
     first = kernel.run("1 / 0")
     assert (first.done["count"], first.stdout, first.stderr) == (1, "", "")
     assert not os.listdir(workspace)
@@ -383,6 +383,60 @@ def test_a_traceback_has_no_ansi_codes(shared):
     )
 
 
+def test_the_text_of_an_error_has_no_ansi_codes_unless_they_are_wanted(shared):
+    code = "raise ValueError('\\x1b[31mred\\x1b[0m plain')"
+    assert shared.run(code).done["error"]["value"] == "red plain"
+    run = shared.run(code, strip=False)
+    assert run.done["error"]["value"] == "\x1b[31mred\x1b[0m plain" and "\x1b[31m" in run.traceback
+
+
+def test_a_nul_in_the_text_of_an_error_is_replaced(shared):
+    run = shared.run("raise ValueError('a\\x00b')")
+    assert run.done["error"]["value"] == "a\ufffdb"
+    assert run.done["traceback"][-1] == "ValueError: a\ufffdb"
+
+
+def test_a_nul_in_a_result_is_replaced(shared):
+    assert shared.run("class N:\n    def __repr__(self): return 'a\\0b'\nN()").text == "a\ufffdb"
+
+
+LAST_ERROR = """
+import sys, traceback
+names = [frame.filename for frame in traceback.extract_tb(sys.last_traceback)]
+same = sys.last_value.__traceback__ is sys.last_traceback and getattr(sys, "last_exc", sys.last_value) is sys.last_value
+sys.last_type.__name__, str(sys.last_value), names, same
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    raise LookupError('deep')\nf()",
+        "async def f():\n    raise LookupError('deep')\nawait f()",
+    ],
+)
+def test_the_last_error_can_be_looked_at_without_our_frames(kernel, code):
+    kernel.run(code)
+    names = ["<cell 1>", "<cell 1>"]
+    assert kernel.run(LAST_ERROR).text == repr(("LookupError", "deep", names, True))
+    shown = kernel.run("%tb")
+    assert shown.status == "ok" and "LookupError: deep" in shown.stdout
+    assert shown.stdout.count("<cell 1>") == 2 and "kernel.py" not in shown.stdout
+    for look in ("import pdb; pdb.pm()", "%debug"):
+        assert "raise LookupError('deep')" in kernel.run(look).stdout
+    kernel.run("def g():\n    raise KeyError('later')\ng()")
+    assert "raise KeyError('later')" in kernel.run("%debug").stdout
+
+
+def test_where_nothing_has_failed_there_is_no_last_error(kernel):
+    look = "import sys; [name for name in dir(sys) if name.startswith('last_')]"
+    assert kernel.run(look).text == "[]"
+    shown = kernel.run("%tb")
+    assert (shown.status, shown.stderr) == ("ok", "No traceback available to show.\n")
+    kernel.run("1 / 0", forget=True)
+    assert kernel.run(look).text == "[]"
+
+
 def test_a_chain_of_exceptions_is_told_without_our_frames(shared):
     run = shared.run("try:\n    1 / 0\nexcept Exception as e:\n    raise KeyError('k') from e")
     assert "direct cause" in run.traceback and "kernel.py" not in run.traceback
@@ -452,12 +506,29 @@ def test_an_exception_group_is_told(kernel):
         "    def __str__(self): return 5",
         "    __module__ = 5",
         "    def __getattribute__(self, n): raise OSError",
+        "    def __str__(self): raise SystemExit",
         "    @property\n    def __traceback__(self): raise OSError",
+        "    @property\n    def __class__(self): raise OSError",
+        "    @property\n    def __class__(self): return SystemExit",
     ],
 )
 def test_an_exception_that_lies_about_itself_is_an_error(kernel, body):
     run = kernel.run(f"class Liar(Exception):\n{body}\nraise Liar('x')")
-    assert run.status == "error" and run.error
+    assert (run.status, run.error) == ("error", "Liar")
+    assert "Liar('x')" in run.traceback and "Liar: " in run.traceback
+    assert usable(kernel)
+
+
+def test_a_syntax_error_of_no_file_is_told(kernel):
+    run = kernel.run("e = SyntaxError('m')\ne.filename = 5\nraise e")
+    assert (run.status, run.error) == ("error", "SyntaxError")
+    assert "    raise e" in run.traceback and "SyntaxError: m" in run.traceback
+
+
+def test_an_exit_that_lies_about_its_status_ends_the_run(kernel):
+    body = "    @property\n    def code(self): raise OSError"
+    run = kernel.run(f"class Liar(SystemExit):\n{body}\nraise Liar(3)")
+    assert (run.status, run.done["exit_code"]) == ("exit", 3)
     assert usable(kernel)
 
 
