@@ -36,7 +36,7 @@ enum field_type {
     FIELD_TYPE_JSON,    /* const json_t *: an object, any members */
     FIELD_TYPE_STRS,    /* struct str_list: array of strings */
     FIELD_TYPE_OBJECT,  /* nested struct with its own shape */
-    FIELD_TYPE_OBJECTS, /* struct obj_list: array of nested structs */
+    FIELD_TYPE_OBJECTS, /* struct obj_list: array of nested structs; without a shape: of const json_t * */
 };
 
 struct str_list {
