@@ -116,11 +116,12 @@ static const struct field result_fields[] = {
               .required = true),
     FIELD_STRS(struct execute_result, traceback, "Where it failed, outermost first.",
                .required = true),
-    FIELD_OBJECTS(struct execute_result, displays,
-                  "Other forms of what was displayed, the result last: for each an object of MIME type "
-                  "and text (HTML, LaTeX, SVG, Markdown, JSON, plotly; base64 if it is not text). Plain "
-                  "text is in output and result, images are image content. Absent without any.",
-                  NULL, .max_len = REPORT_DISPLAYS_MAX),
+    FIELD_OBJECTS(
+        struct execute_result, displays,
+        "Other forms of what was displayed, the result last, as MIME type and text: HTML, "
+        "LaTeX, SVG, Markdown, JSON, plotly; base64 if it is not text. Absent without any. "
+        "Plain text is in output and result, images are image content.",
+        NULL, .max_len = REPORT_DISPLAYS_MAX),
     FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.",
                   &file_entry_shape, .required = true),
     FIELD_INT(struct execute_result, exit_code, "Exit status of the process, if it ended.",

@@ -262,8 +262,8 @@ static json_t *take_forms(json_t *bundle, size_t room, struct report_displays *d
     {
         if (!is_form(mime) || !json_is_string(value))
             continue;
-        size_t len = strlen(mime) +
-                     json_escaped_len(json_string_value(value), json_string_length(value));
+        size_t len =
+            strlen(mime) + json_escaped_len(json_string_value(value), json_string_length(value));
         if (displays->count == REPORT_DISPLAYS_MAX || json_object_size(forms) == REPORT_FORMS_MAX ||
             len > room - displays->bytes) {
             displays->left_out++;

@@ -882,9 +882,7 @@ def test_a_large_pil_image_is_made_smaller(shared, mode):
     run = shared.run(f"Image.new('{mode}', (3000, 1000))", max_pixels=30_000)
     assert png_size(run.done["result"]["image/png"]) == (300, 100)
     assert "size=3000x1000" in run.text
-    assert run.done["notes"] == [
-        "an image of 3000 × 1000 pixels is shown with fewer (max_pixels)"
-    ]
+    assert run.done["notes"] == ["an image of 3000 × 1000 pixels is shown with fewer (max_pixels)"]
 
 
 def test_pil_show_displays(shared):
@@ -1005,9 +1003,12 @@ def test_a_figure_format_holds_for_the_cell_that_sets_it(kernel):
 
 def test_what_sticks_out_of_a_figure_too_far_is_cut_off(shared):
     run = shared.run("plt.plot([1, 2]); plt.text(300, 1, 'far');")
-    assert png_size(run.images[0]) == (640, 480)
+    assert max(png_size(run.images[0])) < 700
     assert run.done["notes"] == ["what sticks out of a figure too far is not shown (max_pixels)"]
-    assert "get_tightbbox" not in shared.run("f, a = plt.subplots(); display(f); print(*vars(f))").stdout
+    assert (
+        "get_tightbbox"
+        not in shared.run("f, a = plt.subplots(); display(f); print(*vars(f))").stdout
+    )
 
 
 def test_a_large_figure_is_drawn_smaller(shared):
