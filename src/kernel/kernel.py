@@ -18,6 +18,7 @@ Messages, both ways: u32 little-endian length, then one JSON object in UTF-8. On
         → any number of {"op": "install", "id", "packages": [requirement]} for %pip install and its
           like; each is answered with {"op": "installed", "id", "ok", "error", "paths"}
         → one {"op": "done", "id", "status": "ok|error|interrupted|exit", "result": bundle or null,
+               "shown": its text for a reader where its text/plain tells nothing (readable()),
                "error": {"name", "value"} or null, "traceback": [line], "exit_code", "count",
                "files": [{"path", "size", "mime", "change": "created|changed"}],
                "files_counted": false when the workspace holds too many to look at,
@@ -122,7 +123,9 @@ OPTIONS = {  # of "execute"
     "max_images": 20,  # of one run; further ones are counted, not sent
     "max_image_bytes": 2 << 20,  # figures are drawn smaller to fit, others left out
     "max_displays": 500,  # messages of one run
+    "max_pixels": 20_000_000,  # of a figure or a Pillow image: a larger one is made smaller before it is encoded
     "max_data_bytes": 1 << 20,  # one entry of a bundle that is neither text/plain nor an image
+    "max_source": 4_000,  # characters of Markdown, LaTeX, … that stand for a text/plain that tells nothing
     "max_repr": 100_000,  # characters of text/plain; the middle is cut out
     "max_frames": 30,  # of a traceback; the middle is cut out
     "max_traceback": 30_000,  # characters
@@ -769,6 +772,14 @@ def after_kaleido(scope):
     scope.PlotlyScope._scope_chromium_args += ("--no-zygote",)
 
 
+def after_pillow(pillow):
+    # In these, not where they are called: formatters that the guest has registered call them, too.
+    for name in ("_repr_png_", "_repr_jpeg_"):
+        form = getattr(pillow.Image, name, None)
+        if form is not None:
+            setattr(pillow.Image, name, lambda image, form=form: form(fewer_pixels(image)))
+
+
 def after_pillow_show(image_show):
     class Viewer(image_show.Viewer):
         def show(self, image, **options):
@@ -788,6 +799,7 @@ AFTER_IMPORT = AfterImport(
         "plotly.io": after_plotly,
         "kaleido.scopes.plotly": after_kaleido,
         "subprocess": lambda module: KERNEL.children.watch_subprocess(module),
+        "PIL.Image": after_pillow,
         "PIL.ImageShow": after_pillow_show,
     }
 )
@@ -968,12 +980,49 @@ def is_figure(value):
     return module is not None and isinstance(value, module.Figure)
 
 
-def render_figure(figure, options):
-    """(mime, bytes) of a figure, small enough if that can be had; None for an empty one."""
-    if not figure.axes and not figure.lines:
-        return None
-    kind = options["figure_format"] if options["figure_format"] in IMAGE_MIME else "png"
+def shrink(width, height):
+    """What to multiply both sides by, so that an image of these pixels can be made in a sandbox's memory."""
+    run = KERNEL.run
+    excess = width * height / max(1, run.options["max_pixels"])
+    if excess <= 1:
+        return 1
+    run.noted[f"an image of {width:.0f} × {height:.0f} pixels is shown with fewer (max_pixels)"] = 0
+    return excess**-0.5
+
+
+def fewer_pixels(image):
+    """A Pillow image, or one that stands for it."""
+    scale = shrink(*image.size)
+    if scale == 1:
+        return image
+    # Single pixels of it: other ways make a copy of the whole first.
+    return image.resize([max(1, int(side * scale)) for side in image.size], resample=0)
+
+
+def draw_figure(figure, options, kind):
+    """Its bytes, of no more pixels than a sandbox's memory can hold."""
     dpi = (options["figure_dpi"] or figure.dpi) * options["figure_scale"]
+    if kind != "svg":
+        dpi *= shrink(*(float(side) * dpi for side in figure.get_size_inches()))
+    tight_box = figure.get_tightbbox
+
+    def bounded_box(*args, **kwargs):
+        """What sticks out of a figure may be far away: then its margins stay, and that is cut off."""
+        box = tight_box(*args, **kwargs)
+        if box is None or box.width * box.height * dpi**2 <= 2 * options["max_pixels"]:
+            return box
+        KERNEL.run.noted["what sticks out of a figure too far is not shown (max_pixels)"] = 0
+        return figure.bbox_inches
+
+    figure.get_tightbbox = bounded_box
+    try:
+        return draw_small(figure, options, kind, dpi)
+    finally:
+        del figure.get_tightbbox
+
+
+def draw_small(figure, options, kind, dpi):
+    """Its bytes, few enough if that can be had."""
     for _ in range(4):
         buffer = io.BytesIO()
         figure.canvas.print_figure(
@@ -988,7 +1037,18 @@ def render_figure(figure, options):
         if excess <= 1 or kind == "svg":
             break
         dpi *= 0.9 / excess**0.5  # bytes grow with the square
-    return IMAGE_MIME[kind], buffer.getvalue()
+    return buffer.getvalue()
+
+
+def render_figure(figure, options):
+    """{mime: bytes} of a figure, {} for an empty one. The first form tells figures apart."""
+    if not figure.axes and not figure.lines:
+        return {}
+    options = KERNEL.figure_options(options)
+    wanted = options["figure_format"]
+    # Who cannot show SVG gets a picture, too. And no two drawings of a figure as SVG are the same.
+    kinds = ("png", "svg") if wanted == "svg" else (wanted if wanted in IMAGE_MIME else "png",)
+    return {IMAGE_MIME[kind]: draw_figure(figure, options, kind) for kind in kinds}
 
 
 def is_plotly(value):
@@ -1051,6 +1111,16 @@ REPR_METHODS = (
 SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
 PLAIN_TYPES = SCALARS | {list, tuple, dict, set, frozenset, range, types.FunctionType, type}
 BUNDLES_AS_JSON = ("application/json", "+json")
+# Those that tell a reader most come first.
+READABLE = ("text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html")
+# What objects that care for other forms only say of themselves.
+MERE_NAME = re.compile(r"<[\w.<>]+( object)?( at 0x[0-9a-f]+)?>")
+IMAGE_MAGIC = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
 
 
 def is_simple(value):
@@ -1091,10 +1161,9 @@ def mime_bundle(value, options, include=None, exclude=None):
 
     data, metadata = {}, {}
     if is_figure(value):
-        image = render_figure(value, options)
-        if image is not None:
-            data[image[0]] = image[1]
-            KERNEL.run.shown_figures[id(value)] = image[1]
+        data = render_figure(value, options)
+        if data:
+            KERNEL.run.shown_figures[id(value)] = next(iter(data.values()))
     elif not isinstance(value, type) and not own_method(value, "_no_object_has_this_method_"):
         method = own_method(value, "_ipython_display_")
         if method:
@@ -1143,9 +1212,24 @@ def as_text(mime, value):
         return binascii.b2a_base64(value, newline=False).decode("ascii")
     if mime.endswith(BUNDLES_AS_JSON) and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, str):
-        return str(value)
-    return str(value)
+    text = str(value)
+    return "".join(text.split()) if mime in IMAGE_MAGIC else text
+
+
+def is_image(mime, base64):
+    try:
+        return binascii.a2b_base64(base64[:12]).startswith(IMAGE_MAGIC.get(mime, b""))
+    except ValueError:
+        return False
+
+
+def readable(data, options):
+    """The text of a fitting bundle for a reader; None: there is none."""
+    plain = data.get("text/plain")
+    if plain is not None and (len(data) == 1 or not MERE_NAME.fullmatch(plain)):
+        return plain
+    sources = (data[mime] for mime in READABLE if mime in data)
+    return next((text.strip("\n") for text in sources if len(text) <= options["max_source"]), plain)
 
 
 def clean(text, options):
@@ -1168,28 +1252,34 @@ def cut(text, limit):
 class Run:
     """One run's options, and what it has shown so far."""
 
-    __slots__ = ("displays", "id", "images", "left_out", "options", "shown_figures")
+    __slots__ = ("displays", "id", "images", "noted", "options", "shown_figures")
 
     def __init__(self, number=0, options=OPTIONS):
         self.id = number
         self.options = options
         self.displays = 0
         self.images = 0
-        self.left_out = {}  # what: how many
+        self.noted = {}  # what: how many, or 0 where that is not of interest
         self.shown_figures = {}  # id of a figure: its image, as displayed by the guest
 
     def leave_out(self, what):
-        self.left_out[what] = self.left_out.get(what, 0) + 1
+        what += ": not sent"
+        self.noted[what] = self.noted.get(what, 0) + 1
 
     def fit(self, data):
         """A bundle as it is sent, within the limits of this run."""
         fitting = {}
         for mime, value in data.items():
+            if value is None:
+                continue
             mime = str(mime)
             text = as_text(mime, value)
             if mime == "text/plain":
                 text = cut(clean(text, self.options), self.options["max_repr"])
             elif mime.startswith("image/") and mime != "image/svg+xml":
+                if not is_image(mime, text):
+                    self.leave_out(f"{mime} that is none")
+                    continue
                 if self.images >= self.options["max_images"]:
                     self.leave_out("images beyond max_images")
                     continue
@@ -1204,7 +1294,7 @@ class Run:
         return fitting
 
     def notes(self):
-        return [f"{count} × {what}: not sent" for what, count in self.left_out.items()]
+        return [f"{count} × {what}" if count else what for what, count in self.noted.items()]
 
 
 # ---- exceptions ---------------------------------------------------------------------------------
@@ -1613,7 +1703,7 @@ class Kernel:
             linecache.clearcache()
             self.reset()
 
-        notes = run.notes() if run.left_out else []
+        notes = run.notes() if run.noted else []
         if refused:
             names = ", ".join(cut(repr(name), 100) for name in refused[:20])
             notes.append(f"state: no names for variables, left out: {names}")
@@ -1632,6 +1722,10 @@ class Kernel:
         if run.options["mapped"] and "mmap" in sys.modules:
             touch_mapped(self.workspace.root)
         told = {}
+        if result is not None and len(result) > 1:
+            shown = readable(result, run.options)
+            if shown != result.get("text/plain"):
+                told["shown"] = shown
         if request.get("want_state"):
             told["state"], told["state_skipped"] = self.get_state(run.options["max_state"])
         if status == "ok" and result is None and counted and not (files or notes or told):
@@ -1678,10 +1772,6 @@ class Kernel:
         options = run.options
         if options["files"]:
             self.workspace.begin(options["max_entries"])
-        # Not by their names: IPython looks those up by way of many functions, in each run.
-        inline = self.inline_values
-        if inline and (inline.get("figure_format") or inline.get("figure_formats")):
-            run.options = self.inline.apply(options)
         if options["figure_size"] and "matplotlib.pyplot" in sys.modules:
             self.set_figure_size()
         self.running = True
@@ -1953,13 +2043,21 @@ class Kernel:
 
     def print_display(self, data):
         """Put a text where it belongs among what is printed: only here is that order known."""
-        if "image/png" in data or "image/jpeg" in data or "text/plain" not in data:
+        if any(mime in data for mime in IMAGE_MAGIC):
             return
-        if self.run.options["print_displays"]:
+        text = readable(data, self.run.options)
+        if text is not None and self.run.options["print_displays"]:
             try:
-                print(data["text/plain"], file=self.streams.stdout, flush=True)
+                print(text, file=self.streams.stdout, flush=True)
             except Exception:  # the guest has closed or patched it
                 pass
+
+    def figure_options(self, options):
+        """With what %config InlineBackend has said so far."""
+        inline = self.inline_values
+        if inline and (inline.get("figure_format") or inline.get("figure_formats")):
+            return self.inline.apply(options)
+        return options
 
     def show_figures(self):
         """Show and close pyplot's figures, but none whose picture has just been shown."""
@@ -1969,10 +2067,10 @@ class Kernel:
                 if run.images >= run.options["max_images"]:
                     run.leave_out("images beyond max_images")
                     continue
-                image = render_figure(figure, run.options)
-                if image is None or run.shown_figures.get(id(figure)) == image[1]:
+                data = render_figure(figure, run.options)
+                if not data or run.shown_figures.get(id(figure)) == next(iter(data.values())):
                     continue
-                self.publish({image[0]: image[1], "text/plain": repr(figure)})
+                self.publish({**data, "text/plain": repr(figure)})
         finally:
             pyplot = sys.modules.get("matplotlib.pyplot")
             if pyplot is not None:
@@ -2506,7 +2604,9 @@ def make_shell(kernel):
     for callbacks in shell.events.callbacks.values():
         callbacks.clear()
     kernel.find_listeners(shell)
-    shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
+    shell.observe(
+        lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers"
+    )
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
     for name in ("pip", "uv"):

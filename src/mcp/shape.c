@@ -275,7 +275,8 @@ static const void *at_offset_const(const void *value, size_t offset)
 static struct field item_field(const struct field *list)
 {
     if (list->type == FIELD_TYPE_OBJECTS)
-        return (struct field){ .type = FIELD_TYPE_OBJECT, .nested = list->nested };
+        return (struct field){ .type = list->nested ? FIELD_TYPE_OBJECT : FIELD_TYPE_JSON,
+                               .nested = list->nested };
     return (struct field){ .type = FIELD_TYPE_STR,
                            .max_len = list->item_max_len,
                            .choices = list->choices,
@@ -284,7 +285,7 @@ static struct field item_field(const struct field *list)
 
 static size_t item_size(const struct field *list)
 {
-    return list->type == FIELD_TYPE_OBJECTS ? list->nested->size : sizeof(const char *);
+    return list->nested ? list->nested->size : sizeof(const void *);
 }
 
 static int decode_object(const struct shape *shape, const json_t *object, void *ret,
@@ -353,7 +354,7 @@ static bool fits_real(const struct field *field, double number)
 
 static void free_items(const struct field *list, void *items, size_t count)
 {
-    if (list->type == FIELD_TYPE_OBJECTS)
+    if (list->nested)
         for (size_t i = 0; i < count; i++)
             shape_done(list->nested, at_offset(items, i * list->nested->size));
     free(items);

@@ -36,7 +36,7 @@ enum field_type {
     FIELD_TYPE_JSON,    /* const json_t *: an object, any members */
     FIELD_TYPE_STRS,    /* struct str_list: array of strings */
     FIELD_TYPE_OBJECT,  /* nested struct with its own shape */
-    FIELD_TYPE_OBJECTS, /* struct obj_list: array of nested structs */
+    FIELD_TYPE_OBJECTS, /* struct obj_list: array of nested structs, or see there */
 };
 
 struct str_list {
@@ -45,7 +45,9 @@ struct str_list {
 };
 
 struct obj_list {
-    void *items; /* `count` structs of the nested shape's size, one after the other */
+    void *
+        items; /* `count` structs of the nested shape's size, one after the other; where it is NULL,
+                    const json_t *: objects, any members */
     size_t count;
 };
 

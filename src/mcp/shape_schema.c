@@ -104,7 +104,8 @@ static void put_rules(json_t *schema, const struct field *field)
         put_size(schema, "maxItems", field->max_len);
         break;
     case FIELD_TYPE_OBJECTS:
-        json_put(schema, "items", shape_schema(field->nested));
+        json_put(schema, "items",
+                 field->nested ? shape_schema(field->nested) : json_pack("{ss}", "type", "object"));
         put_size(schema, "minItems", field->min_len);
         put_size(schema, "maxItems", field->max_len);
         break;

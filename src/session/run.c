@@ -70,6 +70,7 @@ struct run {
     bool want_state, str_value;
     json_t *done, *displays;
     uint64_t display_bytes;
+    size_t displays_lost;
     bool kernel_lost;
 };
 
@@ -154,6 +155,7 @@ static void run_tell(struct run *run, enum outcome outcome, const char *error, b
         .files_kept = session_over && session->leaves_files,
         .done = run->done,
         .displays = run->displays,
+        .displays_lost = run->displays_lost,
         .kernel_lost = run->kernel_lost || (run->python && session->reopened),
         .save_error = run->save_error,
         .state = run->want_state ? json_object_get(run->done, "state") : NULL,
@@ -460,6 +462,7 @@ void run_on_display(struct run *run, json_t *display, size_t len)
 {
     uint64_t room = run->session->sessions->options.display_bytes - run->display_bytes;
     if (len > room) {
+        run->displays_lost++;
         run->output.truncated = true;
         json_decref(display);
         return;

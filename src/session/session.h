@@ -186,6 +186,7 @@ struct run_result {
     /* Python only; borrowed, NULL otherwise. */
     const json_t *done; /* what the kernel said at the end: result, error, traceback, files … */
     const json_t *displays; /* array of {"data": {mime: text}, "metadata"}; bounded */
+    size_t displays_lost;   /* that went beyond that bound */
     bool kernel_lost;       /* variables and imports are gone, files are kept */
     const json_t *state; /* object of the JSON-able variables after the run; NULL unless wanted */
     const json_t *state_skipped; /* array of names that are not JSON-able; NULL with the other */

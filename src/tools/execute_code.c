@@ -87,6 +87,7 @@ struct execute_result {
     const char *result;
     const char *error;
     struct str_list traceback;
+    struct obj_list displays;
     struct obj_list files;
     int64_t exit_code;
     bool has_exit_code;
@@ -115,6 +116,12 @@ static const struct field result_fields[] = {
               .required = true),
     FIELD_STRS(struct execute_result, traceback, "Where it failed, outermost first.",
                .required = true),
+    FIELD_OBJECTS(
+        struct execute_result, displays,
+        "Other forms of what was displayed, the result last, as MIME type and text: HTML, "
+        "LaTeX, SVG, Markdown, JSON, plotly; base64 if it is not text. Absent without any. "
+        "Plain text is in output and result, images are image content.",
+        NULL, .max_len = REPORT_DISPLAYS_MAX),
     FIELD_OBJECTS(struct execute_result, files, "Files that the run made or changed.",
                   &file_entry_shape, .required = true),
     FIELD_INT(struct execute_result, exit_code, "Exit status of the process, if it ended.",
@@ -136,6 +143,7 @@ struct reply {
     struct execute_result result;
     struct output_chunk *chunks;
     char *value; /* text of the last expression */
+    struct report_displays displays;
     struct report_files files;
     struct overflow *overflow;
 };
@@ -156,13 +164,13 @@ static void fit_output(struct reply *reply, size_t count, size_t budget)
 
 /*** Bounds ***/
 
-/* The part of an answer that is neither output nor images; more than the bounds of report.h add up to. */
+/* The part of an answer that is neither output nor displays; more than the bounds of report.h add up to. */
 enum { RESERVE = 1 << 20 };
 
 /* What is left of an answer for the output. */
-static size_t output_budget(const struct run_result *run, size_t max_answer)
+static size_t output_budget(const struct run_result *run, size_t displays, size_t max_answer)
 {
-    size_t taken = RESERVE + report_images(run, max_answer, NULL, NULL);
+    size_t taken = RESERVE + displays + report_images(run, max_answer, NULL, NULL);
     return max_answer > 2 * taken ? max_answer - taken : max_answer / 4;
 }
 
@@ -216,7 +224,10 @@ static void reply_init(struct reply *reply, const struct run_result *run, size_t
             .text = report_chunk(&run->output[i]),
         };
     }
-    fit_output(reply, run->n_output, output_budget(run, max_answer));
+    reply->displays = report_displays(run, max_answer);
+    reply->result.displays = (struct obj_list){ reply->displays.items, reply->displays.count };
+    reply->result.truncated |= reply->displays.left_out > 0;
+    fit_output(reply, run->n_output, output_budget(run, reply->displays.bytes, max_answer));
     reply->result.output = (struct obj_list){ .items = reply->chunks, .count = run->n_output };
     take_done(reply, run, max_answer);
     take_overflow(reply, run);
@@ -227,6 +238,7 @@ static void reply_done(struct reply *reply, const struct run_result *run)
     for (size_t i = 0; i < reply->result.output.count; i++)
         free((char *)reply->chunks[i].text);
     toolbox_free_strs(&reply->result.traceback);
+    report_displays_done(&reply->displays);
     report_files_done(&reply->files);
     free(reply->chunks);
     free(reply->value);
@@ -267,6 +279,16 @@ static void add_line_end(struct buf *text)
         (void)buf_add_char(text, '\n');
 }
 
+static void add_files(struct buf *text, const struct report_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        const struct file_entry *file = &files->items[i];
+        auto_free char *name = toolbox_line(file->name);
+        (void)buf_printf(text, "[file] %s (%s, %lld bytes)\n", name, file->mime_type,
+                         (long long)file->size);
+    }
+}
+
 static void add_overflow(struct buf *text, const struct reply *reply, const struct run_result *run)
 {
     for (size_t i = 0; i < reply->result.overflow.count; i++) {
@@ -281,16 +303,24 @@ static void add_overflow(struct buf *text, const struct reply *reply, const stru
                          run->keep_error);
 }
 
-static void add_notes(struct buf *text, const struct run_result *run)
+static void add_notes(struct buf *text, const struct reply *reply, const struct run_result *run)
 {
     auto_free char *loss = report_loss(run);
     size_t i;
     json_t *note;
     json_array_foreach(json_object_get(run->done, "notes"), i, note)
     {
-        if (i < 20 && json_is_string(note))
-            (void)buf_printf(text, "[note] %.500s\n", json_string_value(note));
+        if (i >= 20 || !json_is_string(note))
+            continue;
+        auto_free char *line = toolbox_line(json_string_value(note)); /* may quote the guest */
+        (void)buf_printf(text, "[note] %.500s\n", line);
     }
+    if (run->displays_lost)
+        (void)buf_printf(text, "[note] %zu × displays beyond display_limit: not sent\n",
+                         run->displays_lost);
+    if (reply->displays.left_out)
+        (void)buf_printf(text, "[note] %zu × forms of displays beyond max_answer: not sent\n",
+                         reply->displays.left_out);
     if (loss)
         (void)buf_printf(text, "[note] %s\n", loss);
     if (!run->session_over)
@@ -303,11 +333,10 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
     const struct execute_result *result = &reply->result;
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     auto_free char *output = readable_output(reply, max_answer);
-    auto_free char *value = xstrdup(reply->value ? reply->value : "");
-    (void)toolbox_cut(&value, READABLE_MAX);
+    auto_free char *value = report_shown(run, READABLE_MAX);
     (void)buf_add_str(&text, output);
     add_line_end(&text);
-    (void)buf_add_str(&text, value);
+    (void)buf_add_str(&text, value ? value : "");
     add_line_end(&text);
     for (size_t i = 0; i < result->traceback.count; i++)
         (void)buf_printf(&text, "%s\n", result->traceback.items[i]);
@@ -315,11 +344,9 @@ static json_t *reply_text(const struct reply *reply, const struct run_result *ru
         (void)buf_printf(&text, "[%s] %s\n", result->outcome, result->error);
     else if (!text.len && !run->displays)
         (void)buf_add_str(&text, "[ok] no output\n");
-    for (size_t i = 0; i < reply->files.count; i++)
-        (void)buf_printf(&text, "[file] %s (%s, %lld bytes)\n", reply->files.items[i].name,
-                         reply->files.items[i].mime_type, (long long)reply->files.items[i].size);
+    add_files(&text, &reply->files);
     add_overflow(&text, reply, run);
-    add_notes(&text, run);
+    add_notes(&text, reply, run);
     return mcp_text(text.data, text.len);
 }
 

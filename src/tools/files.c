@@ -277,28 +277,13 @@ static const struct field list_result_fields[] = {
 };
 static const struct shape list_output = SHAPE(struct list_result, list_result_fields);
 
-/* A name on one line, whatever bytes it is made of. Owned by the caller. */
-static char *printable_name(const char *name)
-{
-    auto_buf clean = BUF_INIT(BUF_NO_CEILING), line = BUF_INIT(BUF_NO_CEILING);
-    toolbox_add_text(&clean, name, strlen(name));
-    for (size_t i = 0; i < clean.len; i++) {
-        unsigned char c = (unsigned char)clean.data[i];
-        if (c < 0x20 || c == 0x7f)
-            (void)buf_printf(&line, "\\x%02x", c);
-        else
-            (void)buf_add_char(&line, (char)c);
-    }
-    return buf_steal(&line);
-}
-
 static void on_listed(struct file_job *job, const struct link_entry *entries, size_t count,
                       bool more)
 {
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     struct list_entry *items = xcalloc(count, sizeof(*items));
     for (size_t i = 0; i < count; i++) {
-        items[i] = (struct list_entry){ .name = printable_name(entries[i].name),
+        items[i] = (struct list_entry){ .name = toolbox_line(entries[i].name),
                                         .type = entry_types[entries[i].type],
                                         .size = (int64_t)entries[i].size };
         (void)buf_printf(&text, "%-9s %12lld  %s\n", items[i].type, (long long)items[i].size,

@@ -126,13 +126,22 @@ static bool is_text(const char *bytes, size_t len)
     return !memchr(bytes, '\0', len) && utf8_valid(bytes, len);
 }
 
+const char *mime_of_bytes(const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(by_magic); i++) {
+        if (len >= by_magic[i].len && memcmp(bytes, by_magic[i].bytes, by_magic[i].len) == 0)
+            return by_magic[i].type;
+    }
+    /* A family of formats: its size comes before its name. */
+    bool webp = len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0;
+    return webp ? "image/webp" : NULL;
+}
+
 const char *mime_of(const char *path, const char *bytes, size_t len)
 {
     const char *type = mime_of_name(path);
-    for (size_t i = 0; !type && i < ARRAY_SIZE(by_magic); i++) {
-        if (len >= by_magic[i].len && memcmp(bytes, by_magic[i].bytes, by_magic[i].len) == 0)
-            type = by_magic[i].type;
-    }
+    if (!type)
+        type = mime_of_bytes(bytes, len);
     if (type)
         return type;
     return len == 0 || is_text(bytes, len) ? "text/plain" : "application/octet-stream";

@@ -12,6 +12,8 @@
 const char *mime_of_name(const char *path);
 /* Never NULL: by name, else by content, else text/plain or application/octet-stream. */
 const char *mime_of(const char *path, const char *bytes, size_t len);
+/* By content alone; NULL when it tells nothing. */
+const char *mime_of_bytes(const char *bytes, size_t len);
 /* Is a file of this type, if it is UTF-8, for reading as text? */
 bool mime_is_text(const char *type);
 

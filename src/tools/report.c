@@ -38,9 +38,9 @@ char *report_stream(const struct run_result *run, enum link_stream stream, size_
     return bounded(&text, max, ret_cut);
 }
 
-char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
+/* NULL: it is no text. */
+static char *text_of(const json_t *value, size_t max, bool *ret_cut)
 {
-    const json_t *value = json_object_get(json_object_get(run->done, "result"), "text/plain");
     if (ret_cut)
         *ret_cut = false;
     if (!json_is_string(value))
@@ -48,6 +48,18 @@ char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
     auto_buf text = BUF_INIT(BUF_NO_CEILING);
     toolbox_add_text(&text, json_string_value(value), json_string_length(value));
     return bounded(&text, max, ret_cut);
+}
+
+char *report_value(const struct run_result *run, size_t max, bool *ret_cut)
+{
+    const json_t *result = json_object_get(run->done, "result");
+    return text_of(json_object_get(result, "text/plain"), max, ret_cut);
+}
+
+char *report_shown(const struct run_result *run, size_t max)
+{
+    char *shown = text_of(json_object_get(run->done, "shown"), max, NULL);
+    return shown ? shown : report_value(run, max, NULL);
 }
 
 static const char *what_is_gone(const struct run_result *run)
@@ -109,6 +121,17 @@ char *report_traceback_text(const struct run_result *run)
 
 /*** Files ***/
 
+/* As far as the name of a type is concerned: short, on one line, nothing that a terminal would obey. */
+static bool is_mime(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    }
+    return len > 0 && len <= MIME_MAX;
+}
+
 void report_add_file(struct report_files *files, const char *session_id, const char *path,
                      const char *mime_type, int64_t size)
 {
@@ -145,7 +168,7 @@ struct report_files report_files(const struct run_result *run)
         const char *mime = known ? known : json_str(file, "mime");
         if (i >= REPORT_FILES_MAX || !path || strlen(path) > PATH_SHOWN_MAX)
             continue;
-        if (!mime || strlen(mime) > MIME_MAX)
+        if (!mime || !is_mime(mime))
             mime = MIME_UNKNOWN;
         report_add_file(&files, run->session_id, path, mime,
                         json_integer_value(json_object_get(file, "size")));
@@ -166,13 +189,31 @@ void report_files_done(struct report_files *files)
 
 /*** Images ***/
 
+/* What the run displayed, by number, and its result as the last; NULL: no such thing. */
+static json_t *bundle_at(const struct run_result *run, size_t i)
+{
+    return i < json_array_size(run->displays)
+               ? json_object_get(json_array_get(run->displays, i), "data")
+               : json_object_get(run->done, "result");
+}
+
+/* Clients refuse a whole result for one bad image. */
+static bool is_image(const json_t *base64, const char *type)
+{
+    enum { LOOKED_AT = 16 };
+    auto_buf head = BUF_INIT(LOOKED_AT);
+    return json_string_length(base64) > LOOKED_AT &&
+           base64_decode(json_string_value(base64), LOOKED_AT, &head) == 0 &&
+           str_eq(mime_of_bytes(head.data, head.len), type);
+}
+
 /* The image of a bundle that clients can show; NULL: none. */
 static const json_t *bundle_image(const json_t *bundle, const char **ret_type)
 {
-    static const char *const types[] = { "image/png", "image/jpeg" };
+    static const char *const types[] = { "image/png", "image/jpeg", "image/gif", "image/webp" };
     for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
         const json_t *data = json_object_get(bundle, types[i]);
-        if (json_is_string(data)) {
+        if (json_is_string(data) && is_image(data, types[i])) {
             *ret_type = types[i];
             return data;
         }
@@ -186,10 +227,7 @@ size_t report_images(const struct run_result *run, size_t max_answer, report_ima
     size_t total = 0, count = json_array_size(run->displays);
     for (size_t i = 0; i <= count; i++) { /* the last one is the result */
         const char *type;
-        const json_t *image =
-            bundle_image(i < count ? json_object_get(json_array_get(run->displays, i), "data")
-                                   : json_object_get(run->done, "result"),
-                         &type);
+        const json_t *image = bundle_image(bundle_at(run, i), &type);
         if (!image || total + json_string_length(image) > max_answer / 2)
             continue;
         total += json_string_length(image);
@@ -205,4 +243,61 @@ void report_add_image(const char *mime_type, const json_t *base64, void *call)
     auto_buf bytes = BUF_INIT(BUF_NO_CEILING);
     if (base64_decode(json_string_value(base64), json_string_length(base64), &bytes) == 0)
         mcp_call_add(call, mcp_image(mime_type, bytes.data, bytes.len));
+}
+
+/*** Other forms ***/
+
+static bool is_form(const char *mime)
+{
+    return is_mime(mime) && !str_eq(mime, "text/plain") &&
+           (!str_has_prefix(mime, "image/") || str_eq(mime, "image/svg+xml"));
+}
+
+/* Those of one bundle that have room; NULL: there are none. */
+static json_t *take_forms(json_t *bundle, size_t room, struct report_displays *displays)
+{
+    json_t *forms = NULL, *value;
+    const char *mime;
+    json_object_foreach(bundle, mime, value)
+    {
+        if (!is_form(mime) || !json_is_string(value))
+            continue;
+        size_t len =
+            strlen(mime) + json_escaped_len(json_string_value(value), json_string_length(value));
+        if (displays->count == REPORT_DISPLAYS_MAX || json_object_size(forms) == REPORT_FORMS_MAX ||
+            len > room - displays->bytes) {
+            displays->left_out++;
+            continue;
+        }
+        if (!forms)
+            forms = json_object();
+        displays->bytes += len;
+        json_put(forms, mime, json_incref(value));
+    }
+    return forms;
+}
+
+struct report_displays report_displays(const struct run_result *run, size_t max_answer)
+{
+    struct report_displays displays = { 0 };
+    size_t count = json_array_size(run->displays), images = 0;
+    if (count || json_object_size(bundle_at(run, count)) > 1)
+        images = report_images(run, max_answer, NULL, NULL);
+    for (size_t i = 0; i <= count; i++) {
+        json_t *forms = take_forms(bundle_at(run, i), max_answer / 2 - images, &displays);
+        if (!forms)
+            continue;
+        if (!displays.items)
+            displays.items = xcalloc(REPORT_DISPLAYS_MAX, sizeof(json_t *));
+        displays.items[displays.count++] = forms;
+    }
+    return displays;
+}
+
+void report_displays_done(struct report_displays *displays)
+{
+    for (size_t i = 0; i < displays->count; i++)
+        json_decref(displays->items[i]);
+    free(displays->items);
+    *displays = (struct report_displays){ 0 };
 }

@@ -15,6 +15,8 @@ enum {
     REPORT_LINES_MAX = 200,
     REPORT_LINE_MAX = 1000,
     REPORT_FILES_MAX = 100,
+    REPORT_DISPLAYS_MAX = 100, /* with forms beside text and images, of one run */
+    REPORT_FORMS_MAX = 20,     /* of one of them */
 };
 
 /* One piece of the output, as text. */
@@ -25,6 +27,8 @@ char *report_stream(const struct run_result *run, enum link_stream stream, size_
 
 /* Text of the last expression's value, at most `max` bytes as JSON; NULL: there is none. */
 char *report_value(const struct run_result *run, size_t max, bool *ret_cut);
+/* The same for a reader: where that text only names an object, the source of a form that tells more. */
+char *report_shown(const struct run_result *run, size_t max);
 
 /* What the run cost its session: its variables, or all, or the way of its files to the disk. Sentences in
  * one line; NULL: nothing. */
@@ -47,6 +51,17 @@ struct report_files report_files(const struct run_result *run);
 void report_add_file(struct report_files *files, const char *session_id, const char *path,
                      const char *mime_type, int64_t size);
 void report_files_done(struct report_files *files);
+
+/* What else a run displayed, its result last: `count` objects of MIME type and text, without text/plain
+ * and what report_images() gives; they and the images fill half an answer. */
+struct report_displays {
+    json_t **items; /* NULL: there are none */
+    size_t count;
+    size_t bytes;    /* of all, as JSON */
+    size_t left_out; /* forms that went beyond the bounds */
+};
+struct report_displays report_displays(const struct run_result *run, size_t max_answer);
+void report_displays_done(struct report_displays *displays);
 
 /* Calls `each` (may be NULL) for the images that a run displayed, in order, until they fill half an
  * answer. Returns their bytes, as base64. */

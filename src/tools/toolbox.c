@@ -34,6 +34,17 @@ void toolbox_add_text(struct buf *buf, const char *bytes, size_t len)
     }
 }
 
+char *toolbox_line(const char *bytes)
+{
+    auto_buf line = BUF_INIT(BUF_NO_CEILING);
+    for (size_t len = strlen(bytes), at = 0; at < len;) {
+        char shown[TEXT_SHOWN_MAX];
+        at += text_show_char(bytes + at, len - at, shown);
+        (void)buf_add_str(&line, shown);
+    }
+    return buf_steal(&line);
+}
+
 static size_t char_len(char c)
 {
     return json_escaped_len(&c, 1);

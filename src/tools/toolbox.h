@@ -44,6 +44,10 @@ extern const struct shape session_cleared_output;
  * the buffer must have no ceiling. */
 void toolbox_add_text(struct buf *buf, const char *bytes, size_t len);
 
+/* A name or note of a guest's on one line, whatever bytes it is made of: what a terminal would obey or
+ * hide is shown as by text_show_char(). Owned by the caller. */
+char *toolbox_line(const char *bytes);
+
 /* Bytes that `text` takes inside a JSON string. */
 size_t toolbox_json_len(const char *text);
 

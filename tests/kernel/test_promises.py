@@ -860,6 +860,73 @@ def test_raw_display_sends_the_bundle(shared):
     assert shared.run("display({'text/x': 'y'}, raw=True)").displays[0]["data"] == {"text/x": "y"}
 
 
+SHOWN = {
+    "Markdown": ("Markdown('# hi')", "# hi"),
+    "LaTeX": ("Latex('$x$')", "$x$"),
+    "JSON": ("JSON({'a': 1})", '{"a": 1}'),
+    "SVG": ("SVG('<svg/>')", "<svg/>"),
+    "HTML": ("HTML('<b>x</b>')", "<b>x</b>"),
+    "an object that has HTML only": (
+        "type('R', (), {'_repr_html_': lambda self: '<r>'})()",
+        "<r>",
+    ),
+    "a long source": ("HTML('x' * 4001)", "<IPython.core.display.HTML object>"),
+    "a text that tells something": (
+        "type('R', (), {'_repr_html_': lambda self: '<r>', '__repr__': lambda self: 'r'})()",
+        "r",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SHOWN)
+def test_a_form_stands_for_a_text_that_tells_nothing(shared, form):
+    code, text = SHOWN[form]
+    shared.run("from IPython.display import HTML, JSON, SVG, Latex, Markdown")
+    assert shared.run(f"display({code})", print_displays=True).stdout == text + "\n"
+    done = shared.run(code).done
+    assert done.get("shown", done["result"]["text/plain"]) == text
+
+
+def test_a_raw_bundle_without_text_is_shown_by_its_source(shared):
+    run = shared.run("display({'text/html': '<b>x</b>'}, raw=True)", print_displays=True)
+    assert run.stdout == "<b>x</b>\n"
+
+
+GARBAGE = {
+    "no image": ("_repr_png_", "b'notpng'", ["1 × image/png that is none: not sent"]),
+    "no image, as text": ("_repr_png_", "'\u00fc'", ["1 × image/png that is none: not sent"]),
+    "nothing": ("_repr_mimebundle_", "{'image/png': None, 'text/html': None}", []),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_is_not_sent_as_an_image(shared, what):
+    method, form, notes = GARBAGE[what]
+    done = shared.run(
+        f"type('G', (), {{'{method}': lambda *a, **k: {form}, '__repr__': lambda s: 'g'}})()"
+    ).done
+    assert done["result"] == {"text/plain": "g"} and done["notes"] == notes
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "webp"])
+def test_images_of_ipython_are_sent(shared, kind):
+    run = shared.run(
+        "import io\nfrom IPython.display import Image as Shown\nfrom PIL import Image\n"
+        f"held = io.BytesIO(); Image.new('RGB', (5, 5)).save(held, '{kind}')\n"
+        "display(Shown(data=held.getvalue()))"
+    )
+    assert f"image/{kind}" in run.displays[0]["data"] and not run.done["notes"]
+
+
+def test_base64_in_lines_is_sent_as_one(shared):
+    run = shared.run(
+        "import base64, io\nfrom PIL import Image\n"
+        "held = io.BytesIO(); Image.effect_noise((50, 50), 9).save(held, 'png')\n"
+        "display({'image/png': base64.encodebytes(held.getvalue()).decode()}, raw=True)"
+    )
+    assert run.images and not any(c.isspace() for c in run.images[0])
+
+
 def test_pandas_as_text_and_html(shared):
     result = shared.run("import pandas as pd\npd.DataFrame({'a': [1]})").done["result"]
     assert "<table" in result["text/html"] and result["text/plain"] == "   a\n0  1"
@@ -879,6 +946,14 @@ def test_sympy_as_latex(shared):
 def test_pil_as_png(shared):
     run = shared.run("from PIL import Image\nimage = Image.new('RGB', (30, 20), 'red')\nimage")
     assert png_size(run.done["result"]["image/png"]) == (30, 20)
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "L", "RGB", "RGBA"])
+def test_a_large_pil_image_is_made_smaller(shared, mode):
+    run = shared.run(f"Image.new('{mode}', (3000, 1000))", max_pixels=30_000)
+    assert png_size(run.done["result"]["image/png"]) == (300, 100)
+    assert "size=3000x1000" in run.text
+    assert run.done["notes"] == ["an image of 3000 × 1000 pixels is shown with fewer (max_pixels)"]
 
 
 def test_pil_show_displays(shared):
@@ -982,7 +1057,38 @@ def test_figure_size_is_for_figures_that_do_not_say(kernel):
 
 
 def test_figure_format_svg(shared):
-    assert "<svg" in shared.run(PLOT, figure_format="svg").displays[0]["data"]["image/svg+xml"]
+    run = shared.run(PLOT, figure_format="svg")
+    assert "<svg" in run.displays[0]["data"]["image/svg+xml"]
+    assert len(run.images) == 1 and run.stdout == ""
+
+
+def test_a_figure_as_svg_is_shown_once(shared):
+    run = shared.run("f, a = plt.subplots(); a.plot([1]); f", figure_format="svg")
+    assert "image/svg+xml" in run.done["result"] and run.images == []
+
+
+def test_a_figure_format_holds_for_the_cell_that_sets_it(kernel):
+    run = kernel.run("%config InlineBackend.figure_format = 'svg'\n" + PLOT)
+    assert sorted(run.displays[0]["data"]) == ["image/png", "image/svg+xml", "text/plain"]
+
+
+def test_what_sticks_out_of_a_figure_too_far_is_cut_off(shared):
+    run = shared.run("plt.plot([1, 2]); plt.text(300, 1, 'far');")
+    assert max(png_size(run.images[0])) < 700
+    assert run.done["notes"] == ["what sticks out of a figure too far is not shown (max_pixels)"]
+    assert (
+        "get_tightbbox"
+        not in shared.run("f, a = plt.subplots(); display(f); print(*vars(f))").stdout
+    )
+
+
+def test_a_large_figure_is_drawn_smaller(shared):
+    run = shared.run("plt.figure(figsize=(100, 100)); plt.plot([1, 2]);")
+    width, height = png_size(run.images[0])
+    assert 10_000_000 < width * height < 21_000_000
+    assert run.done["notes"] == [
+        "an image of 10000 × 10000 pixels is shown with fewer (max_pixels)"
+    ]
 
 
 def test_a_figure_that_cannot_be_drawn_is_an_error_and_is_closed(kernel):

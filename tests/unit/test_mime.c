@@ -52,6 +52,16 @@ static void test_contents_tell_it_where_the_name_does_not(void **state)
                   cases[i].want);
 }
 
+static void test_contents_alone(void **state)
+{
+    (void)state;
+    CHECK_STR("webp", mime_of_bytes("RIFF\0\0\0\0WEBPVP8 ", 16), "image/webp");
+    CHECK("another of its family", !mime_of_bytes("RIFF\0\0\0\0WAVEfmt ", 16));
+    CHECK("too short", !mime_of_bytes("RIFF\0\0\0\0WEB", 11));
+    CHECK_STR("gif", mime_of_bytes("GIF89a", 6), "image/gif");
+    CHECK("text", !mime_of_bytes("notpng", 6));
+}
+
 static void test_what_reads_as_text(void **state)
 {
     (void)state;
@@ -93,6 +103,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_tell_the_type),
         cmocka_unit_test(test_contents_tell_it_where_the_name_does_not),
+        cmocka_unit_test(test_contents_alone),
         cmocka_unit_test(test_what_reads_as_text),
         cmocka_unit_test(test_uris_survive_the_way_there_and_back),
     };

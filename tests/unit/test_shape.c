@@ -509,9 +509,37 @@ static void test_what_is_decoded_encodes_to_the_same(void **state)
     }
 }
 
+static void test_a_list_without_a_shape_holds_any_objects(void **state)
+{
+    (void)state;
+    struct any {
+        struct obj_list items;
+    };
+    static const struct field fields[] = {
+        FIELD_OBJECTS(struct any, items, "Any.", NULL, .max_len = 2),
+        FIELD_END,
+    };
+    static const struct shape shape = SHAPE(struct any, fields);
+    auto_json *schema = shape_schema(&shape), *given = json_literal("{\"items\":[{\"a\":1},{}]}");
+    auto_free char *text = json_text(schema);
+    assert_non_null(strstr(text, "\"items\":{\"type\":\"object\"}"));
+    struct any any;
+    struct err err = { 0 };
+    assert_int_equal(shape_decode(&shape, given, &any, &err), 0);
+    assert_int_equal(any.items.count, 2);
+    auto_json *encoded = shape_encode(&shape, &any);
+    assert_true(json_equal(encoded, given));
+    shape_done(&shape, &any);
+    auto_json *none = shape_encode(&shape, &any);
+    assert_int_equal(json_object_size(none), 0);
+    auto_json *bad = json_literal("{\"items\":[1]}");
+    assert_true(shape_decode(&shape, bad, &any, &err) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_list_without_a_shape_holds_any_objects),
         cmocka_unit_test(test_the_schema_says_every_rule),
         cmocka_unit_test(test_a_shape_without_fields_takes_an_empty_object),
         cmocka_unit_test(test_a_minimum_length_in_bytes_never_asks_for_more_characters),

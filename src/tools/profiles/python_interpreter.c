@@ -88,8 +88,9 @@ static void reply_end(void *data)
     struct execute_result *result = &reply->result;
     for (size_t i = 0; i < reply->files.count; i++) {
         const struct file_entry *file = &reply->files.items[i];
-        reply_say(reply, xasprintf("📊 File created: %s (%s, %lld bytes)", file->name,
-                                   file->mime_type, (long long)file->size));
+        auto_free char *name = toolbox_line(file->name);
+        reply_say(reply, xasprintf("📊 File created: %s (%s, %lld bytes)", name, file->mime_type,
+                                   (long long)file->size));
     }
     result->files = (struct obj_list){ .items = reply->files.items, .count = reply->files.count };
     result->result = reply->value;
