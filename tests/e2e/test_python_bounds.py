@@ -161,7 +161,7 @@ def test_large_figures_are_bounded_by_bytes(jar, measured):
     run = measured(
         "import numpy as np, matplotlib.pyplot as plt\n"
         "for i in range(8):\n"
-        "    plt.figure(figsize=(12, 12)); plt.imshow(np.random.rand(1200, 1200, 3))"
+        "    plt.figure(figsize=(12, 12)); plt.imshow(np.random.rand(1200, 1200, 3).astype('f4'))"
     )
     assert run.outcome == "ok" and run.truncated, run
     assert sum(len(image["data"]) for image in images(run)) < 3 * MB
