@@ -783,19 +783,19 @@ def test_a_serving_zygote_whose_cgroup_is_full_is_replaced_and_fails_no_call():
         cgroup = memory_cgroup(pid)
         if not cgroup:
             pytest.skip("a zygote has no cgroup of its own here")
-        waiting = [jar.begin(f"{n} + 1", "python") for n in range(10)]
+        waiting = [(n, jar.begin(f"{n} + 1", "python")) for n in range(10)]
         hog = subprocess.Popen([sys.executable, "-c", HOG, str(cgroup / "cgroup.procs")])
         try:
-            while pathlib.Path(f"/proc/{pid}").exists() and len(waiting) < 1000:
-                n = len(waiting)
-                waiting.append(jar.begin(f"{n} + 1", "python"))
-                waiting[-1].run(SLOW)
+            end = time.monotonic() + SLOW * PATIENCE
+            while waiting or pathlib.Path(f"/proc/{pid}").exists():
+                assert time.monotonic() < end, "it lives"
+                n, one = waiting.pop() if waiting else (7, jar.begin("7 + 1", "python"))
+                run = one.run(SLOW)
+                assert run.said["result"] == str(n + 1)
+                jar.close_session(run.session)
         finally:
             hog.kill()
             hog.wait()
-        assert not pathlib.Path(f"/proc/{pid}").exists()
-        for n, one in enumerate(waiting):
-            assert one.run(SLOW).said["result"] == str(n + 1)
         wait_until_warm(jar, times=2)
         assert is_forked(jar)
         assert jar.log_text().count(COLD) == 1 and "signal 9" in jar.log_text()
