@@ -18,6 +18,7 @@ struct inside {
     const struct mould *mould;
     const struct mould_order *order;
     int stream, door; /* the agent's ends */
+    int outer_door;   /* its other end, which is not ours */
     int control;
     int guest_cgroups[AGENT_CGROUPS_MAX];
     int n_guest_cgroups;

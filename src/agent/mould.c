@@ -50,8 +50,8 @@ static void read_setup(void)
 
 /*** words ***/
 
-/* `fds` of MOULD_BORN. */
-static void tell(const struct mould_reply *reply, const int *fds, size_t n_fds)
+/* `fds` of MOULD_BORN. Fails only with such: guests who share our uid can have too many on their way. */
+static int tell(const struct mould_reply *reply, const int *fds, size_t n_fds)
 {
     union {
         struct cmsghdr header;
@@ -68,9 +68,14 @@ static void tell(const struct mould_reply *reply, const int *fds, size_t n_fds)
         header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
     }
-    while (sendmsg(MOULD_CONTROL_FD, &message, MSG_NOSIGNAL) < 0)
-        if (errno != EINTR)
-            _exit(0); /* the spawner is gone */
+    while (sendmsg(MOULD_CONTROL_FD, &message, MSG_NOSIGNAL) < 0) {
+        if (errno == EINTR)
+            continue;
+        if (!n_fds || errno == EPIPE || errno == ECONNRESET)
+            _exit(0); /* the spawner is gone, or will see that we are */
+        return -errno;
+    }
+    return 0;
 }
 
 /* `pid`: MOULD_UNBORN, or who is born and will not start. */
@@ -80,7 +85,7 @@ static void tell_failed(const struct mould_order *order, pid_t pid, const char *
         .word = MOULD_FAILED, .slot = order->slot, .birth = order->birth, .pid = pid, .code = code
     };
     (void)snprintf(reply.step, sizeof(reply.step), "%s", step);
-    tell(&reply, NULL, 0);
+    (void)tell(&reply, NULL, 0);
 }
 
 /* False: the spawner has gone. `*ret_net` is a namespace that came with it, or -1. */
@@ -236,6 +241,7 @@ static void bear(const struct mould_order *order, const int stream[2], const int
                              .order = order,
                              .stream = stream[1],
                              .door = door[1],
+                             .outer_door = door[0],
                              .control = MOULD_CONTROL_FD };
     pid_t pid = clone_child(&inside);
     if (net >= 0)
@@ -251,8 +257,12 @@ static void bear(const struct mould_order *order, const int stream[2], const int
     const struct mould_reply born = {
         .word = MOULD_BORN, .slot = order->slot, .birth = order->birth, .pid = pid
     };
-    tell(&born, outer, net < 0 ? 2 : 3);
-    if (r < 0)
+    int told = tell(&born, outer, net < 0 ? 2 : 3);
+    if (told < 0) { /* the spawner reaps it */
+        (void)kill(pid, SIGKILL);
+        tell_failed(order, pid, "hand over the agent's sockets", -told);
+        (void)tell(&born, NULL, 0);
+    } else if (r < 0)
         tell_failed(order, pid, "map ids", -r);
     else
         (void)!send(door[0], "", 1, MSG_NOSIGNAL); /* it goes on, or is dead */

@@ -18,7 +18,8 @@
  *                      Or MOULD_FAILED with MOULD_UNBORN
  *   child → spawner    MOULD_STARTED: it is the agent; or MOULD_FAILED, and it ends
  *
- * A child's failure may come before MOULD_BORN, its start never does.
+ * A child's failure may come before MOULD_BORN, its start never does. MOULD_BORN without descriptors: they could not be
+ * sent, and the child has been killed.
  *
  * Network namespaces are the mould's, not the sandboxes': no sandbox has a right in one, and the next can be put into
  * it. Whether anybody has used one the spawner knows (engine/native/nets.h); that no socket is left in it the mould

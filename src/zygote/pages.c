@@ -37,6 +37,7 @@ struct map {
     bool readable, writable, private, file;
     bool named, heap; /* named: [heap], [stack] and the like */
     bool frozen;      /* of the file that pages_freeze() makes */
+    bool emptied;     /* for children, by the kernel */
 };
 
 enum { ENTRIES = HUGE / PAGE };
@@ -103,6 +104,39 @@ static size_t read_maps(void)
         maps[count++] = parse(line);
     }
     return count < MAPS_MAX ? count : 0;
+}
+
+/* "VmFlags: rd wr mr mw me ac wf ": MADV_WIPEONFORK; dp: MAP_DROPPABLE; dc: MADV_DONTFORK. */
+static bool is_emptied(const char *flags)
+{
+    return strstr(flags, " wf ") || strstr(flags, " dp ") || strstr(flags, " dc ");
+}
+
+/* Says of each of maps[] whether it is, by a list that has more lines about each. False: it cannot be read whole, or
+ * has others. */
+static bool note_emptied(size_t count)
+{
+    static char text[1 << 15]; /* longer than any line */
+    int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+    size_t len = 0, seen = 0;
+    ssize_t n = -1;
+    bool same = true;
+    while (fd >= 0 && same && (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0) {
+        text[len + (size_t)n] = '\0';
+        char *line = text;
+        for (char *end; same && (end = strchr(line, '\n')); line = end + 1) {
+            *end = '\0';
+            if (*line < 'A' || *line > 'Z')
+                same = seen < count && parse(line).begin == maps[seen++].begin;
+            else if (seen && strncmp(line, "VmFlags:", 8) == 0)
+                maps[seen - 1].emptied = is_emptied(line);
+        }
+        len = strlen(line);
+        memmove(text, line, len);
+    }
+    if (fd >= 0)
+        close(fd);
+    return n == 0 && same && seen == count;
 }
 
 /*** the C library's blocks ***/
@@ -335,9 +369,11 @@ static bool is_untouched(const struct map *map)
 
 /* Up to where a mapping can be frozen; its beginning: not at all. Memory that we do not know is left out: the C
  * library gets large blocks as mappings, and makes them larger by mremap(2), which in a file would lead
- * beyond its end. */
+ * beyond its end. So is what children must not have: the state of random generators. */
 static uintptr_t freezable(const struct map *map)
 {
+    if (map->emptied)
+        return map->begin;
     if (map->heap || in_range((void *)map->begin))
         return map->writable ? map->end : map->begin;
     if (!map->private || map->named || map->end - map->begin > FREEZE_MAX || is_untouched(map))
@@ -381,7 +417,8 @@ static void widen(struct piece *piece, size_t count)
 static uintptr_t choose_pieces(void)
 {
     (void)dl_iterate_phdr(note_library, NULL);
-    size_t count = cut_at_known(read_maps());
+    size_t count = read_maps();
+    count = note_emptied(count) ? cut_at_known(count) : 0;
     uintptr_t size = 0;
     for (size_t i = 0; i < count; i++) {
         uintptr_t end = freezable(&maps[i]);

@@ -13,7 +13,8 @@
  *                         of which a fork copies nothing. A child maps a huge page of it with one fault, has
  *                         page tables for what it touches only, and copies each small page that it writes to.
  *                         Nobody can write to the file, by its seals. Libraries lose their names in
- *                         /proc/self/maps, and text can be written to: both are the guest's own business
+ *                         /proc/self/maps, and text can be written to: both are the guest's own business.
+ *                         What the kernel empties for children, where generators keep their state, is left out
  *   5. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
  *   6. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
  *                         were by then, so that a page is a copy of the file's again, and can be had from there

@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -666,6 +668,32 @@ def test_a_killed_zygote_fails_no_call_is_told_once_and_replaced(param):
         assert all(python(jar, "'alive'", one).said["result"] == "'alive'" for one in sessions)
 
 
+def is_zombie(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return False
+
+
+@pytest.mark.parametrize("param", ["root", "user"])
+@zygote_only
+def test_a_zygote_killed_while_it_forks_fails_no_call_and_leaves_nobody_behind(param):
+    user, flags = who(param)
+    with open_jar(*flags, "--kernel-pool-size", "0", user=user) as jar:
+        for kill in range(1, 5):
+            (pid,) = zygotes(jar)
+            waiting = [jar.begin(f"{n} + 1", "python") for n in range(12)]
+            time.sleep(kill * 0.01)
+            os.kill(pid, signal.SIGKILL)
+            runs = [one.run(SLOW) for one in waiting]
+            assert [run.said["result"] for run in runs] == [str(n + 1) for n in range(12)]
+            for run in runs:
+                jar.close_session(run.session)
+            wait_until_warm(jar, times=kill + 1)
+            assert jar.log_text().count(COLD) == kill
+        wait_for(lambda: not [pid for pid in descendants(jar) if is_zombie(pid)], "no zombies", 10)
+        assert "does not end" not in jar.log_text()
+
+
 @zygote_only
 def test_kernels_outlive_their_zygote(data_jar):
     session = python(data_jar, "x = 42").session
@@ -770,6 +798,72 @@ def test_an_interpreter_that_is_replaced_fails_no_call(place):
             assert python(jar, f"{n}").said["result"] == str(n)
         wait_until_warm(jar, times=2)
         assert python(jar, "import sys; sys.flags.dev_mode").said["result"] == "True"
+
+
+@zygote_only
+def test_an_interpreter_that_is_replaced_by_a_broken_one_is_told_once(place):
+    flags = make_interpreter(place, ":")
+    with open_jar(*flags, "--zygote-max-forks", "3") as jar:
+        (place / "bin/new").write_text(
+            '#!/bin/sh\ncase "$*" in *zygote.py*) exit 3 ;; esac\nexec /usr/bin/python3 "$@"\n'
+        )
+        (place / "bin/new").chmod(0o755)
+        (place / "bin/new").rename(place / "bin/python3")
+        for n in range(12):
+            run = python(jar, f"{n}")
+            assert run.said["result"] == str(n)
+            jar.close_session(run.session)
+        wait_for(lambda: COLD in jar.log_text(), "the complaint")
+        assert is_forked(jar)  # of the one that serves
+        assert jar.log_text().count(COLD) == 1 and "exit status 3" in jar.log_text()
+
+
+def memory_cgroup(pid):
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for root in ["/sys/fs/cgroup/memory"] if names == "memory" else ["/sys/fs/cgroup"]:
+            found = pathlib.Path(root + path)
+            if "zygote-" in path and (found / "cgroup.procs").exists():
+                return found
+    return None
+
+
+HOG = """
+import sys, time
+with open(sys.argv[1], "w") as file:
+    file.write("0")
+kept = []
+for _ in range(100):
+    kept.append(b"x" * (8 << 20))
+time.sleep(60)
+"""
+
+
+@zygote_only
+def test_a_serving_zygote_whose_cgroup_is_full_is_replaced_and_fails_no_call():
+    if os.geteuid() != 0:
+        pytest.skip("only root can put a process there")
+    with open_jar(*with_runtime(), "--zygote-memory", "512m") as jar:
+        (pid,) = zygotes(jar)
+        cgroup = memory_cgroup(pid)
+        if not cgroup:
+            pytest.skip("a zygote has no cgroup of its own here")
+        waiting = [(n, jar.begin(f"{n} + 1", "python")) for n in range(10)]
+        hog = subprocess.Popen([sys.executable, "-c", HOG, str(cgroup / "cgroup.procs")])
+        try:
+            end = time.monotonic() + SLOW * PATIENCE
+            while waiting or pathlib.Path(f"/proc/{pid}").exists():
+                assert time.monotonic() < end, "it lives"
+                n, one = waiting.pop() if waiting else (7, jar.begin("7 + 1", "python"))
+                run = one.run(SLOW)
+                assert run.said["result"] == str(n + 1)
+                jar.close_session(run.session)
+        finally:
+            hog.kill()
+            hog.wait()
+        wait_until_warm(jar, times=2)
+        assert is_forked(jar)
+        assert jar.log_text().count(COLD) == 1 and "signal 9" in jar.log_text()
 
 
 @zygote_only

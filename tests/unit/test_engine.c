@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -952,6 +953,82 @@ static void mould_death_ends_everything(void **state)
     rig_close(&rig);
 }
 
+static void a_mould_that_does_not_answer_ends_everything(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct guest guest;
+    rig_open(&rig);
+    pid_t mould = find_named_child(find_spawner(), "belljar-mould");
+    assert_true(mould > 0);
+    assert_int_equal(kill(mould, SIGSTOP), 0);
+    guest_begin(&guest, &rig);
+    rig_wait(&rig, &guest.started, "refusal");
+    assert_null(guest.sandbox);
+    buf_done(&guest.output);
+    wait_for_nothing(&rig, "the mould's silence", 3000);
+    rig_close(&rig);
+}
+
+/* Puts so many descriptors on their way; all of them are gone with the sockets. */
+static void send_descriptors(const int sockets[2], int count)
+{
+    enum { AT_ONCE = 100 };
+    int fds[AT_ONCE];
+    for (int i = 0; i < AT_ONCE; i++)
+        fds[i] = STDERR_FILENO;
+    for (int sent = 0; sent < count; sent += AT_ONCE) {
+        union {
+            struct cmsghdr header;
+            char space[CMSG_SPACE(sizeof(fds))];
+        } control = { 0 };
+        struct iovec part = { (char[1]){ 'x' }, 1 };
+        struct msghdr message = { .msg_iov = &part,
+                                  .msg_iovlen = 1,
+                                  .msg_control = &control,
+                                  .msg_controllen = sizeof(control) };
+        control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(fds)),
+                                           .cmsg_level = SOL_SOCKET,
+                                           .cmsg_type = SCM_RIGHTS };
+        memcpy(CMSG_DATA(&control.header), fds, sizeof(fds));
+        CHECK_INT("send", sendmsg(sockets[0], &message, MSG_DONTWAIT), 1);
+    }
+}
+
+static void too_many_descriptors_on_their_way(void **state)
+{
+    (void)state;
+    enum { FEW = 200 };
+    struct rig rig;
+    struct guest before, refused, after;
+    struct rlimit files = { FEW, FEW };
+    int sockets[2];
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    rig_open(&rig);
+    guest_start(&before, &rig);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    send_descriptors(sockets, FEW + 100);
+    guest_begin(&refused, &rig);
+    rig_wait(&rig, &refused.started, "refusal");
+    assert_null(refused.sandbox);
+    CHECK("it says why", strstr(refused.err.msg, strerror(ETOOMANYREFS)));
+    buf_done(&refused.output);
+    close(sockets[0]);
+    close(sockets[1]);
+    guest_start(&after, &rig);
+    CHECK_STR("one that was there", guest_run(&before, "echo here"), "here\n");
+    CHECK_STR("the next", guest_run(&after, "echo here"), "here\n");
+    guest_end(&before);
+    guest_end(&after);
+    rig_close(&rig);
+}
+
+static void descriptors_on_their_way_fail_one_start_only(void **state)
+{
+    (void)state;
+    as_ordinary_user(too_many_descriptors_on_their_way);
+}
+
 static void spawner_death_ends_everything(void **state)
 {
     (void)state;
@@ -1169,6 +1246,8 @@ int main(void)
         cmocka_unit_test(agents_begin_with_nothing_of_the_servers),
         cmocka_unit_test(nobody_waits_where_kernels_are_first),
         cmocka_unit_test(mould_death_ends_everything),
+        cmocka_unit_test(a_mould_that_does_not_answer_ends_everything),
+        cmocka_unit_test(descriptors_on_their_way_fail_one_start_only),
         cmocka_unit_test(spawner_death_ends_everything),
         cmocka_unit_test(keeper_death_ends_everything),
         cmocka_unit_test(server_kill_leaves_nothing),

@@ -42,6 +42,7 @@ enum {
     START_MS = 10000, /* a start that takes longer has failed */
     WARN_MS = 5000,   /* an end that takes longer is logged */
     TICK_MS = 20,     /* how often what is overdue is looked at */
+    UNBORN_TICKS = START_MS / TICK_MS,
     EVENTS = 64,
     SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
     SPARE_MS = 200,    /* at least, unless there are so many: */
@@ -61,6 +62,7 @@ struct box {
     unsigned leaf;
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
+    unsigned unborn_ticks;
     int pidfd, stream, door;
     int net;       /* its network namespace; -1: none of its own, or none is kept */
     ino_t net_ino; /* of that */
@@ -132,16 +134,20 @@ static void unwatch(struct spawner *spawner, int *fd)
 
 /*** To the server ***/
 
-/* Waits if the server is slow to read: it never waits for us. `fd` may be -1. */
-static void tell(struct spawner *spawner, const struct wire_event *event, int fd)
+/* Waits if the server is slow to read: it never waits for us. `fd` may be -1; with one this fails where guests who
+ * share our uid have too many on their way. */
+static int tell(struct spawner *spawner, const struct wire_event *event, int fd)
 {
     int r;
     while ((r = sys_send_fds(spawner->wire, event, sizeof(*event), &fd, fd >= 0, MSG_NOSIGNAL)) < 0)
-        if (r != -EINTR)
+        if (r == -ETOOMANYREFS && fd >= 0)
+            return r;
+        else if (r != -EINTR)
             _exit(0); /* the server is gone */
+    return 0;
 }
 
-static void tell_about(struct spawner *spawner, const struct box *box, enum wire_event_kind kind)
+static int tell_about(struct spawner *spawner, const struct box *box, enum wire_event_kind kind)
 {
     struct wire_event event = { .kind = kind, .slot = slot_of(spawner, box) };
     if (kind == WIRE_FAILED) {
@@ -149,7 +155,7 @@ static void tell_about(struct spawner *spawner, const struct box *box, enum wire
         _Static_assert(sizeof(event.step) == sizeof(box->failure.step), "copied whole");
         memcpy(event.step, box->failure.step, sizeof(event.step));
     }
-    tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
+    return tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
 }
 
 /*** Leaves ***/
@@ -279,7 +285,7 @@ static void remove_box(struct spawner *spawner, struct box *box)
     retire_net(spawner, box);
     spawner->pending--;
     box->state = BOX_FREE;
-    tell_about(spawner, box, WIRE_GONE);
+    (void)tell_about(spawner, box, WIRE_GONE);
 }
 
 static void fail_start(struct spawner *spawner, struct box *box, const char *step, int code)
@@ -302,7 +308,7 @@ static void close_ends(struct box *box)
 /* There is nobody to die. */
 static void on_unborn(struct spawner *spawner, struct box *box)
 {
-    tell_about(spawner, box, WIRE_FAILED);
+    (void)tell_about(spawner, box, WIRE_FAILED);
     remove_box(spawner, box);
 }
 
@@ -335,10 +341,12 @@ static void on_born(struct spawner *spawner, struct box *box, pid_t pid,
 
 static void on_started(struct spawner *spawner, struct box *box)
 {
-    if (!box->doomed) {
+    int r = box->doomed ? 0 : tell_about(spawner, box, WIRE_CREATED);
+    if (r < 0) {
+        fail_start(spawner, box, "hand over the agent's stream", -r);
+    } else if (!box->doomed) {
         box->state = BOX_LIVE;
         spawner->pending--;
-        tell_about(spawner, box, WIRE_CREATED);
     }
     fd_closep(&box->stream);
     box->stream = -1;
@@ -406,13 +414,13 @@ static void on_dead(struct spawner *spawner, struct box *box)
     if (box->state == BOX_STARTING && !box->doomed)
         fail_start(spawner, box, "died while starting", 0);
     if (box->failed)
-        tell_about(spawner, box, WIRE_FAILED);
+        (void)tell_about(spawner, box, WIRE_FAILED);
     if (box->doomed) {
         remove_box(spawner, box);
         return;
     }
     box->state = BOX_DEAD; /* counters stay readable until the server has seen enough */
-    tell_about(spawner, box, WIRE_DIED);
+    (void)tell_about(spawner, box, WIRE_DIED);
 }
 
 static void create(struct spawner *spawner, struct box *box, const struct wire_request *request)
@@ -456,7 +464,7 @@ static void report_usage(struct spawner *spawner, const struct box *box)
 {
     struct wire_event event = { .kind = WIRE_USED, .slot = slot_of(spawner, box) };
     event.known = cgroup_usage(&spawner->host->cgroups, names_of(spawner, box), &event.usage);
-    tell(spawner, &event, -1);
+    (void)tell(spawner, &event, -1);
 }
 
 static void hand_counters(struct spawner *spawner, const struct box *box)
@@ -468,7 +476,7 @@ static void hand_counters(struct spawner *spawner, const struct box *box)
         auto_fd fd = cgroup_open_counter(&spawner->host->cgroups, names_of(spawner, box),
                                          (enum cgroup_counter)which);
         if (fd >= 0)
-            tell(spawner, &event, fd);
+            (void)tell(spawner, &event, fd); /* the server can do without */
     }
 }
 
@@ -479,7 +487,7 @@ static void tell_kernel(struct spawner *spawner, struct box *box, int code)
     struct wire_event event = { .kind = code ? WIRE_KERNEL_FAILED : WIRE_KERNEL_ADDED,
                                 .slot = slot_of(spawner, box),
                                 .code = code };
-    tell(spawner, &event, -1);
+    (void)tell(spawner, &event, -1);
 }
 
 static int order_kernel(struct spawner *spawner, struct box *box, uint32_t number,
@@ -599,6 +607,11 @@ static void tick(struct spawner *spawner)
     for (unsigned slot = 0; slot < spawner->host->slots; slot++) {
         struct box *box = &spawner->boxes[slot];
         bool late = box->doomed && now - box->since_ms > WARN_MS;
+        /* Not by the clock: all of us may have been stopped. */
+        if (box->state == BOX_STARTING && box->pidfd < 0 && ++box->unborn_ticks > UNBORN_TICKS) {
+            log_error("spawner: the mould of agents does not answer");
+            _exit(1);
+        }
         if (box->state == BOX_STARTING && !box->doomed && now - box->since_ms > START_MS)
             fail_start(spawner, box, "start", ETIMEDOUT);
         else if (box->state != BOX_FREE && late && !box->warned) {
@@ -743,10 +756,10 @@ void spawner_run(const struct native_host *host, int wire, int go)
         first.kind = WIRE_FAILED; /* the message has its own words */
         (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
                        err.msg);
-        tell(&spawner, &first, -1);
+        (void)tell(&spawner, &first, -1);
         _exit(1);
     }
-    tell(&spawner, &first, -1);
+    (void)tell(&spawner, &first, -1);
     static const struct zygotes_events zygotes = { .on_forked = on_forked,
                                                    .watch = watch_zygote,
                                                    .unwatch = unwatch_zygote };

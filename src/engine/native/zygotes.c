@@ -25,6 +25,7 @@ enum {
     WARM_UP_MS = 120000, /* imports from a cold disk take their time */
     ORDER_MS = 2000,
     LEAVE_MS = 10000,
+    BURY_MS = 5,
     STEADY_MS = 60000, /* one that has served this long was no failure */
     RETRY_MS = 500,    /* doubled with each failure */
     RETRY_MAX_MS = 300000,
@@ -262,6 +263,7 @@ static int start(struct zygotes *zygotes, struct zygote_process *process)
     *process = (struct zygote_process){ .state = ZYGOTE_WARMING,
                                         .control = steal_fd(&ours),
                                         .pidfd = pidfd,
+                                        .pid = pid,
                                         .generation = generation,
                                         .since_ms = now_ms() };
     zygotes->events.watch(process->control, what + WATCH_CONTROL, zygotes->data);
@@ -382,6 +384,22 @@ static void on_control(struct zygotes *zygotes, struct zygote_process *process)
     }
 }
 
+/* Reaps what it was forking: in a sandbox's pid namespace, which does not end before. They are in its process group, as
+ * nobody else is, whose number is not used again while they are there. */
+static void bury(struct zygotes *zygotes, struct zygote_process *process)
+{
+    siginfo_t info = { 0 };
+    int r;
+    do {
+        info.si_pid = 0;
+        r = waitid(P_PGID, (id_t)process->pid, &info, WEXITED | WNOHANG);
+    } while (r == 0 && info.si_pid);
+    if (r == 0)
+        return; /* some live */
+    cgroup_remove_zygote(&zygotes->host->cgroups, process->generation);
+    process->state = ZYGOTE_NONE;
+}
+
 static void on_dead(struct zygotes *zygotes, struct zygote_process *process)
 {
     siginfo_t info = { 0 };
@@ -400,15 +418,15 @@ static void on_dead(struct zygotes *zygotes, struct zygote_process *process)
     if (process->control >= 0)
         zygotes->events.unwatch(&process->control, zygotes->data);
     zygotes->events.unwatch(&process->pidfd, zygotes->data);
-    cgroup_remove_zygote(&zygotes->host->cgroups, process->generation);
-    process->state = ZYGOTE_NONE;
     fail_orders(zygotes, process);
+    process->state = ZYGOTE_DEAD;
+    bury(zygotes, process);
 }
 
 void zygotes_ready(struct zygotes *zygotes, unsigned what)
 {
     struct zygote_process *process = &zygotes->all[what / 2];
-    if (process->state == ZYGOTE_NONE)
+    if (process->state == ZYGOTE_NONE || process->state == ZYGOTE_DEAD)
         return; /* an earlier event of the same round */
     if (what % 2 == WATCH_CONTROL && process->control >= 0)
         on_control(zygotes, process);
@@ -459,6 +477,8 @@ static void end_late_ones(struct zygotes *zygotes, uint64_t now)
     for (size_t i = 0; i < ZYGOTES_MAX; i++) {
         struct zygote_process *process = &zygotes->all[i];
         uint64_t age = now - process->since_ms;
+        if (process->state == ZYGOTE_DEAD)
+            bury(zygotes, process);
         if (process->told)
             continue;
         if (process->state == ZYGOTE_WARMING && age >= WARM_UP_MS)
@@ -493,6 +513,8 @@ static uint64_t next_due(struct zygotes *zygotes)
         const struct zygote_process *process = &zygotes->all[i];
         warming |= process->state == ZYGOTE_WARMING;
         room |= process->state == ZYGOTE_NONE;
+        if (process->state == ZYGOTE_DEAD)
+            due = earlier(due, now_ms() + BURY_MS);
         if (process->told)
             continue; /* it is being killed */
         if (process->state == ZYGOTE_WARMING)

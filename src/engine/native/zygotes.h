@@ -23,11 +23,13 @@ struct zygotes_events {
     void (*unwatch)(int *fd, void *data); /* closes it too */
 };
 
-enum zygote_state { ZYGOTE_NONE, ZYGOTE_WARMING, ZYGOTE_SERVING, ZYGOTE_LEAVING };
+/* DEAD: children that it had not waited for are the spawner's now, and some of them live. */
+enum zygote_state { ZYGOTE_NONE, ZYGOTE_WARMING, ZYGOTE_SERVING, ZYGOTE_LEAVING, ZYGOTE_DEAD };
 
 struct zygote_process {
     enum zygote_state state;
     int control, pidfd;
+    pid_t pid;
     unsigned generation;
     uint64_t since_ms; /* of the state */
     uint64_t forks;
