@@ -121,7 +121,7 @@ static void check_packages(struct examination *exam, const struct config *config
 
 struct trial {
     uv_loop_t loop;
-    char verdict[200];
+    char verdict[200]; /* of the last run */
     bool works;
 };
 
@@ -134,15 +134,54 @@ static void on_done(const struct run_result *result, void *data)
     uv_stop(&trial->loop);
 }
 
+static int try_run(struct trial *trial, struct sessions *sessions, const struct run_spec *spec,
+                   struct err *err)
+{
+    static const struct run_events events = { .on_done = on_done };
+    struct run *run;
+    int r = session_run(sessions, spec, &events, trial, &run, err);
+    if (r == 0)
+        uv_run(&trial->loop, UV_RUN_DEFAULT);
+    return r;
+}
+
+/* Whether the interpreter starts where it is shown, with its libraries. The operator who has named one wants
+ * it; without, there are other languages. Returns whether that is well. */
+static bool check_cell(struct examination *exam, const struct config *config, struct trial *trial,
+                       struct sessions *sessions)
+{
+    const struct run_spec spec = {
+        .owner = "doctor", .language = "python", .code = "", .transient = true
+    };
+    struct err err = { 0 };
+    bool wanted = config->runtime[0] || config->python[0];
+    if (try_run(trial, sessions, &spec, &err) == 0 && trial->works)
+        add_check(exam, "python cells", ENGINE_OK, "one was run", "");
+    else
+        add_check(exam, "python cells", wanted ? ENGINE_PROBLEM : ENGINE_WARNING,
+                  err.code ? err.msg : trial->verdict,
+                  "see runtime and python in docs/configuration.md: the interpreter and its "
+                  "libraries must "
+                  "be readable for everybody, and lie where they were installed");
+    return trial->works || !wanted;
+}
+
+static void check_run(struct examination *exam, const struct trial *trial)
+{
+    exam->works = trial->works;
+    if (trial->works)
+        add_check(exam, "sandbox", ENGINE_OK, "one was made, ran a program and is gone again", "");
+    else
+        add_check(exam, "sandbox", ENGINE_PROBLEM, trial->verdict, "see the problems above");
+}
+
 static int try_sandbox(struct trial *trial, const struct config *config, struct examination *exam,
                        struct err *err)
 {
     static const char *const argv[] = { "true", NULL };
-    static const struct run_events events = { .on_done = on_done };
     const struct run_spec spec = { .owner = "doctor", .argv = argv, .transient = true };
     struct config lean = *config; /* shallow */
     struct sandboxes sandboxes;
-    struct run *run;
     lean.workspace = CONFIG_WORKSPACE_MEMORY;
     lean.pool_enabled = false;
     int r = loop_begin(&trial->loop, err);
@@ -152,10 +191,12 @@ static int try_sandbox(struct trial *trial, const struct config *config, struct 
     if (r == 0) {
         exam->layers = engine_layers(sandboxes.engine);
         check_packages(exam, config, &sandboxes.installer);
-        r = session_run(sandboxes.sessions, &spec, &events, trial, &run, err);
+        r = try_run(trial, sandboxes.sessions, &spec, err);
     }
     if (r == 0)
-        uv_run(&trial->loop, UV_RUN_DEFAULT);
+        check_run(exam, trial);
+    if (r == 0 && trial->works && str_eq(config->engine, "native"))
+        exam->works = check_cell(exam, config, trial, sandboxes.sessions);
     sandboxes_close(&sandboxes);
     loop_finish(&trial->loop);
     return r;
@@ -165,20 +206,14 @@ static void check_sandbox(struct examination *exam, const struct config *config)
 {
     struct trial trial = { 0 };
     struct err err = { 0 };
-    if (try_sandbox(&trial, config, exam, &err) < 0) {
+    if (try_sandbox(&trial, config, exam, &err) < 0)
         add_check(exam, "sandbox", ENGINE_PROBLEM, err.msg, "see the problems above");
-        return;
-    }
-    exam->works = trial.works;
-    if (trial.works)
-        add_check(exam, "sandbox", ENGINE_OK, "one was made, ran a program and is gone again", "");
-    else
-        add_check(exam, "sandbox", ENGINE_PROBLEM, trial.verdict, "see the problems above");
 }
 
 static void examine(struct examination *exam, const struct config *config)
 {
     const struct engine_options options = { .rootfs = config->rootfs,
+                                            .runtime = config->runtime,
                                             .uid_base = (uint32_t)config->uid_base,
                                             .uid_count = (uint32_t)config->uid_count,
                                             .docker = docker_options(config) };

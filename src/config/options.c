@@ -375,7 +375,10 @@ const struct option config_options[] = {
         .help = "Root file system that sandboxes see, read-only. Not set: the host's own /usr.") },
     { SANDBOX, STRING("runtime", runtime, "", 0, PATH, .placeholder = "DIRECTORY",
         .help = "A Python environment that sandboxes see, read-only, at /opt/belljar/runtime; "
-                "tools/runtime makes one with numpy, pandas and matplotlib.") },
+                "tools/runtime makes one with numpy, pandas and matplotlib. Its interpreter may lie "
+                "elsewhere, in a prefix of its own that everybody may read: sandboxes see that, too, "
+                "at its own path. Not below /tmp and other places that sandboxes have of their "
+                "own.") },
     { SANDBOX, STRING("python", python, "", 0, PATH, .placeholder = "PROGRAM",
         .help = "The Python interpreter, as sandboxes see it. Not set: that of the runtime, else "
                 "python3.") },

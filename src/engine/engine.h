@@ -176,7 +176,7 @@ struct engine_check {
 };
 enum { ENGINE_CHECKS_MAX = 16 };
 /* Looks, and tries in short-lived children what can only be tried; changes nothing. Returns how
- * many rows it has filled. Of the options only uid_base, uid_count, rootfs and docker count. */
+ * many rows it has filled. Of the options only uid_base, uid_count, rootfs, runtime and docker count. */
 size_t engine_checks(const char *name, const struct engine_options *options,
                      struct engine_check ret[ENGINE_CHECKS_MAX]);
 

@@ -223,6 +223,28 @@ static void check_overlay(const struct engine_options *options, struct engine_ch
         found ? "" : "modprobe overlay; the native engine does not need it.");
 }
 
+static void check_runtime(const struct engine_options *options, struct engine_check *ret)
+{
+    struct runtime runtime;
+    struct err err = { 0 };
+    if (runtime_find(options->runtime, options->rootfs, &runtime, &err) < 0) {
+        set(ret, ENGINE_PROBLEM, err.msg, "see runtime in docs/configuration.md");
+        return;
+    }
+    char detail[sizeof(ret->detail)];
+    (void)snprintf(detail, sizeof(detail), "%.100s%s%.80s",
+                   runtime.dir ? runtime.dir : "none; the system's python3 is used",
+                   runtime.n_bases ? ", its interpreter in " : "",
+                   runtime.n_bases ? runtime.bases[0] : "");
+    if (runtime.dir && runtime_is_hidden(runtime.dir))
+        set(ret, ENGINE_WARNING, detail,
+            "Sandboxes have files of their own there: scripts of the environment that name its "
+            "path, such as pip, do not start. Make it elsewhere.");
+    else
+        set(ret, ENGINE_OK, detail, "");
+    runtime_done(&runtime);
+}
+
 static const struct {
     const char *name;
     check_fn *run;
@@ -236,6 +258,7 @@ static const struct {
     { "landlock", check_landlock },
     { "uids", check_uids },
     { "overlay", check_overlay },
+    { "runtime", check_runtime },
 };
 _Static_assert(ARRAY_SIZE(checks) <= ENGINE_CHECKS_MAX, "all fit");
 

@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/instance.h"
+#include "engine/native/runtime.h"
 #include "engine/native/seccomp.h"
 #include "engine/native/wire.h"
 
@@ -34,7 +35,7 @@ struct zygote_options {
 
 struct native_host {
     const char *rootfs;
-    const char *runtime;                  /* "" : none */
+    struct runtime runtime;
     const char *packages;                 /* "" : none */
     const struct engine_network *network; /* NULL: none */
     struct zygote_options zygote;

@@ -111,7 +111,6 @@ static int fill(struct native_host *host, const struct engine_options *options, 
 {
     *host = (struct native_host){
         .rootfs = options->rootfs ? options->rootfs : "",
-        .runtime = options->runtime ? options->runtime : "",
         .packages = options->packages.dir ? options->packages.dir : "",
         .network = options->network,
         .zygote = { .python = options->kernels.python ? options->kernels.python : "",
@@ -132,6 +131,8 @@ static int fill(struct native_host *host, const struct engine_options *options, 
         .server = -1
     };
     int r = host->own_uids ? check_range(options, err) : 0;
+    if (r == 0)
+        r = runtime_find(options->runtime, options->rootfs, &host->runtime, err);
     if (host->own_uids && (options->uid_count - 1) / 2 < host->slots)
         host->slots = (options->uid_count - 1) / 2;
     if (r == 0)
@@ -165,6 +166,7 @@ static int fill(struct native_host *host, const struct engine_options *options, 
 /* Descriptors and memory; what the keeper removes stays. */
 static void host_done(struct native_host *host)
 {
+    runtime_done(&host->runtime);
     cgroups_close(&host->cgroups);
     instance_close(&host->instance);
     fd_closep(&host->mould);

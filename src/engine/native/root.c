@@ -8,6 +8,9 @@
  *              │                         the kernel lets a user namespace mount a fresh proc only
  *              │                         where a whole one is visible already
  *              ├─ sys                    three plain files; no sysfs at all
+ *              ├─ opt/belljar            the operator's: runtime, packages; links lead from the runtime's
+ *              │                         own path there
+ *              ├─ …                      its interpreter's prefix, if it is elsewhere, at its own path
  *              └─ tmp run/belljar workspace dev/shm dev/pts   where sandboxes mount their own
  *
  * Sources are cloned (open_tree) before anything is covered, and attached by descriptor. Nothing of
@@ -199,6 +202,57 @@ static int open_shown(const char *path, const char *what, struct err *err)
     return fd;
 }
 
+/* Makes the directories on the way to `path`, absolute, as sandboxes see it. Returns the last one, and its name
+ * in it. Links of the template's are not followed: they lead to what each sandbox has of its own. */
+static int make_way(int root, const char *path, const char **ret_name)
+{
+    int dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    const char *name = path + 1;
+    for (const char *end; dir >= 0 && (end = strchr(name, '/')); name = end + 1) {
+        auto_fd parent = dir;
+        auto_free char *step = xstrndup(name, (size_t)(end - name));
+        dir = mkdirat(parent, step, 0755) < 0 && errno != EEXIST
+                  ? -1
+                  : openat(parent, step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    *ret_name = name;
+    return dir < 0 ? -errno : dir;
+}
+
+static int show_base(int base, int root, const char *path, struct err *err)
+{
+    const char *name;
+    auto_fd way = make_way(root, path, &name);
+    int r = way < 0 ? way : mkdirat(way, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    if (r < 0)
+        return err_sys(
+            err, -r, "runtime: its interpreter's prefix %.200s cannot be shown in sandboxes", path);
+    return show(base, root, path, err);
+}
+
+/* What is there stays: a directory that is shown, or one of rootfs. */
+static void add_links(int root, const struct runtime *runtime)
+{
+    for (size_t i = 0; i < runtime->n_links; i++) {
+        const char *name;
+        auto_fd way = make_way(root, runtime->links[i].path, &name);
+        if (way >= 0)
+            (void)!symlinkat(runtime->links[i].target, way, name);
+    }
+}
+
+/* As root we are nobody outside, as guests are. */
+static int check_reach(const struct runtime *runtime, struct err *err)
+{
+    if (!runtime->python || access(runtime->python, X_OK) == 0)
+        return 0;
+    return err_sys(
+        err, errno,
+        "runtime: sandboxes cannot run %.120s. Let everybody enter its directory and those above "
+        "it, or make the environment where everybody may look",
+        runtime->python);
+}
+
 /* A directory of programs: bound, or the same link as on the host (bin -> usr/bin). */
 static int bind_or_link(int host, int root, const char *path, struct err *err)
 {
@@ -361,7 +415,14 @@ int root_template(const struct root_plan *plan, struct err *err)
     if (host < 0 || chosen < 0)
         return err_sys(err, errno, "open rootfs %s", rootfs);
     struct err unopened = { 0 };
-    auto_fd runtime = open_shown(plan->runtime, "runtime", &unopened);
+    const struct runtime *parts = plan->runtime;
+    int r = check_reach(parts, err);
+    if (r < 0)
+        return r;
+    auto_fd runtime = open_shown(parts->dir ? parts->dir : "", "runtime", &unopened);
+    _Static_assert(RUNTIME_BASES_MAX == 2, "each is opened");
+    auto_fd base = open_shown(parts->n_bases > 0 ? parts->bases[0] : "", "runtime's", &unopened);
+    auto_fd home = open_shown(parts->n_bases > 1 ? parts->bases[1] : "", "runtime's", &unopened);
     auto_fd packages = open_shown(plan->packages, "package_dir", &unopened);
     auto_fd wheels =
         plan->network ? open_shown(plan->network->wheels, "package_wheels", &unopened) : -1;
@@ -371,7 +432,7 @@ int root_template(const struct root_plan *plan, struct err *err)
     if (root < 0)
         return root;
 
-    int r = make_skeleton(root, err);
+    r = make_skeleton(root, err);
     if (r == 0)
         r = *rootfs ? add_rootfs(chosen, root, err)
                     : add_host_programs(host, root, plan->network != NULL, err);
@@ -382,6 +443,12 @@ int root_template(const struct root_plan *plan, struct err *err)
             r = copy_file(host, root, host_copies[i], err);
     if (r == 0)
         r = show(runtime, root, ENGINE_RUNTIME, err);
+    if (r == 0 && base >= 0)
+        r = show_base(base, root, parts->bases[0], err);
+    if (r == 0 && home >= 0)
+        r = show_base(home, root, parts->bases[1], err);
+    if (r == 0)
+        add_links(root, parts);
     if (r == 0)
         r = show(packages, root, ENGINE_PACKAGES, err);
     if (r == 0)

@@ -7,11 +7,12 @@
 #define BELLJAR_ENGINE_NATIVE_ROOT_H
 
 #include "engine/engine.h"
+#include "engine/native/runtime.h"
 
 /* In the spawner, in a fresh mount and pid namespace. */
 struct root_plan {
-    const char *rootfs;                   /* "" : the host's own programs */
-    const char *runtime;                  /* shown at ENGINE_RUNTIME; "" : nothing is */
+    const char *rootfs; /* "" : the host's own programs */
+    const struct runtime *runtime;
     const char *packages;                 /* shown at ENGINE_PACKAGES; "" : nothing is */
     const struct engine_network *network; /* NULL: none */
     /* The zygote's files are put where it looks for them, and where each sandbox mounts something else. */

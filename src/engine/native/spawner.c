@@ -704,7 +704,7 @@ static int prepare(struct spawner *spawner, struct err *err)
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
     const struct root_plan root = { .rootfs = host->rootfs,
-                                    .runtime = host->runtime,
+                                    .runtime = &host->runtime,
                                     .packages = host->packages,
                                     .network = host->network,
                                     .with_zygote = *host->zygote.python != '\0' };
