@@ -115,7 +115,10 @@ def seen_by_jupyter(cell):
         elif output.output_type == "error":
             error = f"{output.ename}: {output.evalue}"
         elif "image/png" not in data:
-            streams["stdout"] += data.get("text/plain", "") + "\n"
+            text = data.get("text/plain", "")
+            if text.endswith(" object>"):  # what a notebook shows instead
+                text = data.get("text/markdown") or data["text/html"]
+            streams["stdout"] += text + "\n"
     return Seen(**streams, result=result, error=error, images=images)
 
 
