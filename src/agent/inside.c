@@ -231,9 +231,8 @@ void inside_run(struct inside *inside)
     struct mould_reply reply = { .word = MOULD_STARTED,
                                  .slot = inside->order->slot,
                                  .birth = inside->order->birth };
-    close(
-        inside
-            ->outer_door); /* or wait_for_ids() would outlive the mould, and with it our copy of its socket */
+    /* Or wait_for_ids() would outlive the mould, and with it our copy of its socket. */
+    close(inside->outer_door);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         const char *detail = NULL;
         int r = steps[i].run(inside, &detail);

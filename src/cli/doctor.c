@@ -161,8 +161,7 @@ static bool check_cell(struct examination *exam, const struct config *config, st
         add_check(exam, "python cells", wanted ? ENGINE_PROBLEM : ENGINE_WARNING,
                   err.code ? err.msg : trial->verdict,
                   "see runtime and python in docs/configuration.md: the interpreter and its "
-                  "libraries must "
-                  "be readable for everybody, and lie where they were installed");
+                  "libraries must be readable for everybody, and lie where they were installed");
     return trial->works || !wanted;
 }
 
