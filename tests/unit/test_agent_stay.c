@@ -326,12 +326,12 @@ static void test_the_kernel_stays_between_messages(void **state)
     uint64_t cells = 99;
     keep(box, KEEP_MS);
     start_echo(box);
-    expect_echo(box, 200 * 1000);
+    expect_echo(box, LINK_KERNEL_IDLE_MAX);
     leave(box);
     (void)resume(box);
     CHECK_INT("there", link_kernel_resume(box->link, &kernel_events, box, &cells), 0);
     CHECK_INT("cells", cells, 0);
-    expect_echo(box, 200 * 1000);
+    expect_echo(box, LINK_KERNEL_IDLE_MAX);
     link_kernel_kill(box->link);
     box_wait(box, &kernel.exited);
     end(box);
