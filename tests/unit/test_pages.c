@@ -96,7 +96,7 @@ static struct seen look(void)
         seen.frozen = is_of_the_file(memory.ordinary);
         if (memory.draw)
             (void)memory.draw(seen.drawn, DRAWN, 0, memory.state, memory.state_len);
-        _exit(write(ends[1], &seen, sizeof(seen)) != (ssize_t)sizeof(seen));
+        _exit(write(ends[1], &seen, sizeof(seen)) == (ssize_t)sizeof(seen) ? 0 : 1);
     }
     assert_true(pid > 0);
     assert_int_equal(read(ends[0], &seen, sizeof(seen)), sizeof(seen));

@@ -135,7 +135,10 @@ static bool shows_home(const char *base, const char *home)
 static const char *objection(const char *base)
 {
     struct stat st;
-    const struct passwd *owner = stat(base, &st) == 0 ? getpwuid(st.st_uid) : NULL;
+    struct passwd entry, *owner = NULL;
+    char words[4096]; /* where it is longer, the user's home is told by $HOME alone */
+    if (stat(base, &st) == 0)
+        (void)getpwuid_r(st.st_uid, &entry, words, sizeof(words), &owner);
     for (size_t i = 0; i < ARRAY_SIZE(holders); i++)
         if (str_eq(base, holders[i]))
             return "which is a directory of the system and not an interpreter's own";

@@ -388,14 +388,10 @@ static void on_control(struct zygotes *zygotes, struct zygote_process *process)
  * nobody else is, whose number is not used again while they are there. */
 static void bury(struct zygotes *zygotes, struct zygote_process *process)
 {
-    siginfo_t info = { 0 };
-    int r;
-    do {
-        info.si_pid = 0;
-        r = waitid(P_PGID, (id_t)process->pid, &info, WEXITED | WNOHANG);
-    } while (r == 0 && info.si_pid);
-    if (r == 0)
-        return; /* some live */
+    for (siginfo_t info = { 0 }; waitid(P_PGID, (id_t)process->pid, &info, WEXITED | WNOHANG) == 0;
+         info.si_pid = 0)
+        if (!info.si_pid)
+            return; /* some live */
     cgroup_remove_zygote(&zygotes->host->cgroups, process->generation);
     process->state = ZYGOTE_NONE;
 }
