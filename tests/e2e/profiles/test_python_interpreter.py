@@ -458,7 +458,8 @@ def test_a_library_is_there(server, module):
 
 @line("S2.14", "Differences in source")
 def test_cells_run_in_a_sandbox(server):
-    said = run(server, f"import os\nos.getuid(), os.path.exists({str(belljar.ROOT)!r})")
+    file = str(belljar.ROOT / "README.md")
+    said = run(server, f"import os\nos.getuid(), os.path.exists({file!r})")
     assert not said["result"].startswith("(0,") and said["result"].endswith("False)")
 
 
