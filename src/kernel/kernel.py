@@ -2604,9 +2604,7 @@ def make_shell(kernel):
     for callbacks in shell.events.callbacks.values():
         callbacks.clear()
     kernel.find_listeners(shell)
-    shell.observe(
-        lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers"
-    )
+    shell.observe(lambda change: kernel.listeners.__setitem__(-1, change["new"]), "ast_transformers")
     shell.loop_runner = kernel.run_coroutine
     shell.set_hook("show_in_pager", page, 1)
     for name in ("pip", "uv"):

@@ -45,9 +45,9 @@ struct str_list {
 };
 
 struct obj_list {
-    void *
-        items; /* `count` structs of the nested shape's size, one after the other; where it is NULL,
-                    const json_t *: objects, any members */
+    /* `count` structs of the nested shape's size, one after the other; where there is no such shape,
+     * const json_t *: objects, any members. */
+    void *items;
     size_t count;
 };
 
