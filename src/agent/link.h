@@ -136,13 +136,13 @@ enum {
 };
 
 /* What a kernel is spoken to by, of one side; -1: none. `channel` is a socket to the kernel, which it cannot
- * write to; `said` is the pipe for its answers. */
+ * write to; `said` is the pipe for its answers. `unread`, of ours only: the kernel's end of the channel. */
 struct link_pipes {
-    int channel, said, out, err;
+    int channel, said, out, err, unread;
 };
 #define LINK_PIPES_NONE                                                                            \
     {                                                                                              \
-        .channel = -1, .said = -1, .out = -1, .err = -1                                            \
+        .channel = -1, .said = -1, .out = -1, .err = -1, .unread = -1                              \
     }
 /* -EMFILE also when descriptors are only scarce. */
 int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, struct err *err);
@@ -192,7 +192,9 @@ typedef void link_cell_fn(const struct link_exit *totals, void *data);
 int link_kernel_cell_end(struct link *link, link_cell_fn *on_cell_end, void *data, struct err *err);
 /* By which somebody who is to be it comes to the agent. After link_kernel_start(). */
 uint32_t link_kernel_number(const struct link *link);
-/* Nobody will come to be it: on_exit follows, with `absent`. */
+/* Somebody comes to be it, says the engine; or nobody: on_exit follows, with `absent`. Not if it has come after
+ * all and has read what it was sent: then it stays, and its work is not done twice. */
+void link_kernel_comes(struct link *link);
 void link_kernel_absent(struct link *link);
 void link_kernel_interrupt(struct link *link); /* SIGINT to the kernel's process alone */
 void link_kernel_kill(struct link *link);      /* SIGKILL to it and what it has started */

@@ -42,6 +42,8 @@ struct link_direct {
     struct link *link; /* NULL: it has let go */
     struct relay relay;
     int channel_fd; /* to it */
+    int unread_fd;  /* its own end, while it is not known whether it comes; -1 */
+    bool sent;
     struct watched watched[WATCHES];
     unsigned handles; /* not closed yet; never 0 */
     struct timer *timer;
@@ -60,6 +62,7 @@ void link_pipes_close(struct link_pipes *pipes)
     fd_closep(&pipes->said);
     fd_closep(&pipes->out);
     fd_closep(&pipes->err);
+    fd_closep(&pipes->unread);
     *pipes = (struct link_pipes)LINK_PIPES_NONE;
 }
 
@@ -98,6 +101,8 @@ int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, 
         r = make_pipe(&ret_ours->err, &ret_theirs->err);
     if (r == 0 && are_scarce(ret_ours->err))
         r = -EMFILE;
+    if (r == 0 && (ret_ours->unread = fcntl(fds[1], F_DUPFD_CLOEXEC, 0)) < 0)
+        r = -errno;
     if (r == 0)
         return 0;
     link_pipes_close(ret_ours);
@@ -299,12 +304,31 @@ void link_direct_send(struct link *link)
             watch(kernel->direct);
             return;
         }
+        kernel->direct->sent |= n > 0;
         /* Who does not read any more is heard of by what is read. */
         kernel->talk_at = n < 0 ? kernel->talk.len : kernel->talk_at + (size_t)n;
     }
     link_kernel_sent(link);
     if (kernel->direct->watches_late)
         watch(kernel->direct);
+}
+
+/* Whoever reads it first has it, they or we. Nobody begins with a part of it. */
+bool link_direct_take_back(struct link *link)
+{
+    struct link_direct *direct = link->kernel.direct;
+    bool left = !direct->sent || link->kernel.talk.len > link->kernel.talk_at;
+    char bytes[4096];
+    for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR); left |= n > 0)
+        n = recv(direct->unread_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    return left;
+}
+
+void link_direct_comes(struct link *link)
+{
+    struct link_direct *direct = link->kernel.direct;
+    fd_closep(&direct->unread_fd);
+    direct->unread_fd = -1;
 }
 
 /*** cells ***/
@@ -352,10 +376,12 @@ int link_direct_begin(struct link *link, const struct link_pipes *ours, struct e
     relay_begin(&direct->relay, link->kernel.number, &limits);
     relay_open(&direct->relay, ours->said, ours->out, ours->err);
     direct->channel_fd = ours->channel;
+    direct->unread_fd = ours->unread;
     int r = open_watch(direct, SAID); /* with whose end, if not before, this is freed */
     if (r < 0) {
         relay_end(&direct->relay);
         close(direct->channel_fd);
+        fd_closep(&direct->unread_fd);
         free(direct);
         return err_set(err, -r, "listen to a kernel: %s", uv_strerror(r));
     }
@@ -385,6 +411,7 @@ void link_direct_free(struct link *link)
             uv_close((uv_handle_t *)&direct->watched[which].poll, poll_closed);
     relay_end(&direct->relay); /* behind that: a number that is free is another's */
     close(direct->channel_fd);
+    fd_closep(&direct->unread_fd);
 }
 
 bool link_direct_finish(struct link *link, struct frame_exit *ret)

@@ -184,8 +184,16 @@ void link_kernel_kill(struct link *link)
     say(link, FRAME_KILL, NULL, 0);
 }
 
+void link_kernel_comes(struct link *link)
+{
+    if (link->kernel.direct)
+        link_direct_comes(link);
+}
+
 void link_kernel_absent(struct link *link)
 {
+    if (link->kernel.direct && !link_direct_take_back(link))
+        return;
     link->kernel.given_up = link->kernel.active;
     link_kernel_kill(link);
 }

@@ -157,6 +157,10 @@ void link_direct_free(struct link *link);
 void link_direct_send(struct link *link);
 void link_direct_cell(struct link *link, const struct frame_cell *limits);
 void link_direct_cell_end(struct link *link);
+/* What it was sent is taken back. False: it has read it. */
+bool link_direct_take_back(struct link *link);
+/* It has come: what it is sent is its own. */
+void link_direct_comes(struct link *link);
 /* It is being killed: nothing is read before it is dead. */
 void link_direct_stop(struct link *link);
 /* It is dead: takes what is left, and puts bytes and flood into *ret. False: it is nobody's any more. */

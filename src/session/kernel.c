@@ -375,9 +375,12 @@ static void on_added(int code, void *data)
     if (!alive && session->agent &&
         session->cell) { /* it has gone already, and another is wanted */
         begin(session, /* joined= */ true);
-    } else if (alive && code < 0 && link_kernel_number(session->agent) == session->added_number) {
+    } else if (alive && link_kernel_number(session->agent) == session->added_number) {
         session->add_code = code;
-        link_kernel_absent(session->agent); /* on_exit_frame() follows */
+        if (code < 0)
+            link_kernel_absent(session->agent); /* on_exit_frame() follows, unless it has come */
+        else
+            link_kernel_comes(session->agent);
     }
 }
 

@@ -674,11 +674,7 @@ def is_zombie(pid):
     return False
 
 
-# As an ordinary user now and then one of the calls in flight is told that its kernel has ended.
-FAILS_AT_TIMES = pytest.mark.xfail(reason="a kernel is lost with its zygote at times", strict=False)
-
-
-@pytest.mark.parametrize("param", ["root", pytest.param("user", marks=FAILS_AT_TIMES)])
+@pytest.mark.parametrize("param", ["root", "user"])
 @zygote_only
 def test_a_zygote_killed_while_it_forks_fails_no_call_and_leaves_nobody_behind(param):
     user, flags = who(param)

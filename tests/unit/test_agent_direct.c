@@ -534,6 +534,51 @@ static void test_nobody_to_come_is_told(void **state)
     finish(&play);
 }
 
+/* The process that forks it may die before it has told of it. */
+static void test_whoever_has_read_its_work_has_come(void **state)
+{
+    (void)state;
+    char got[20];
+    for (int i = 0; i < 2; i++) {
+        bool read_first = i > 0;
+        struct play play;
+        start(&play);
+        begin_cell(&play);
+        CHECK_INT("sent", link_kernel_send(play.link, "do", 2, NULL), 0);
+        if (read_first)
+            CHECK_INT("read", read(play.kernel.channel, got, sizeof(got)), 6);
+        link_kernel_absent(play.link);
+        if (!read_first)
+            CHECK_INT("not there any more",
+                      recv(play.kernel.channel, got, sizeof(got), MSG_DONTWAIT), -1);
+        CHECK("killed", (strstr(told(&play), "16 ") == NULL) == read_first);
+        if (read_first)
+            end_cell(&play);
+        say_exit(&play, &(struct frame_exit){ .wall_ns = 1 });
+        until(&play, "x;");
+        CHECK("absent", play.exit.absent == !read_first);
+        finish(&play);
+    }
+
+    struct play play;
+    start(&play); /* a part is not enough to begin with */
+    size_t len = LINK_KERNEL_MESSAGE_MAX;
+    char *text = xcalloc(1, len);
+    CHECK_INT("sent", link_kernel_send(play.link, text, len, NULL), 0);
+    for (ssize_t n = 1; n > 0;)
+        n = recv(play.kernel.channel, text, len, MSG_DONTWAIT);
+    link_kernel_absent(play.link);
+    CHECK("killed", strstr(told(&play), "16 "));
+    free(text);
+    finish(&play);
+
+    start(&play); /* who is known to come keeps it */
+    CHECK_INT("sent", link_kernel_send(play.link, "do", 2, NULL), 0);
+    link_kernel_comes(play.link);
+    CHECK_INT("read", read(play.kernel.channel, got, sizeof(got)), 6);
+    finish(&play);
+}
+
 static void test_a_kernel_that_does_not_read_is_not_fed_for_ever(void **state)
 {
     (void)state;
@@ -701,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_all_that_was_written_before_the_end_comes_before_it),
         cmocka_unit_test(test_a_closed_channel_costs_the_kernel_its_life),
         cmocka_unit_test(test_nobody_to_come_is_told),
+        cmocka_unit_test(test_whoever_has_read_its_work_has_come),
         cmocka_unit_test(test_a_kernel_that_does_not_read_is_not_fed_for_ever),
         cmocka_unit_test(test_descriptors_that_are_scarce_are_left_to_others),
         cmocka_unit_test(test_a_guest_can_send_no_descriptors),
