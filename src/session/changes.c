@@ -11,11 +11,22 @@
 
 enum { LOOKED_AT = 4000 }; /* files and directories, as kernel.py has it */
 
-int64_t changes_clock_ns(void)
+static int64_t ns_by(clockid_t clock)
 {
     struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    (void)clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t changes_clock_ns(void)
+{
+    return ns_by(CLOCK_REALTIME_COARSE);
+}
+
+/* Since Linux 6.13 a file can have a time between two ticks. */
+struct loaded changes_loaded(void)
+{
+    return (struct loaded){ .coarse_ns = changes_clock_ns(), .fine_ns = ns_by(CLOCK_REALTIME) };
 }
 
 /* Two runs can meet in one tick of the clock: what the one before has told is not told again. */
@@ -34,7 +45,8 @@ static bool was_told(const struct changes *before, const struct run_file *file)
  * modification. */
 static bool was_loaded(const struct changes *changes, const struct link_entry *entry)
 {
-    return entry->ctime_ns <= changes->loaded_ns && entry->mtime_ns < changes->loaded_ns;
+    return entry->ctime_ns <= changes->loaded.fine_ns &&
+           entry->mtime_ns < changes->loaded.coarse_ns;
 }
 
 static void take(struct changes *changes, const struct link_entry *entries, size_t count)

@@ -660,7 +660,7 @@ static void loaded(struct transfer *transfer)
     transfer_free(transfer);
     session->loading = false;
     session->reopened = true;
-    session->loaded_ns = changes_clock_ns();
+    session->loaded = changes_loaded();
     session_opened(session);
 }
 

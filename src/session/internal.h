@@ -56,7 +56,9 @@ struct session_packages {
 /* Which files a run changed: a part of it, and then of its session. See changes.c. */
 struct changes {
     int64_t since_ns;
-    int64_t loaded_ns; /* when files had come from the disk */
+    struct loaded {
+        int64_t coarse_ns, fine_ns; /* by the clock of changes.c, and by one without ticks */
+    } loaded;                       /* when files had come from the disk */
     struct run_file *files;
     size_t count;
     const struct changes *before; /* those of the last run that was looked at */
@@ -123,7 +125,7 @@ struct session_ref {
     bool on_disk;                    /* its files outlive it */
     bool loading;                    /* they are on their way into its sandbox */
     bool reopened;                   /* they have come, and no run has been told of it yet */
-    int64_t loaded_ns;               /* when they had come, by the clock of changes.c */
+    struct loaded loaded;            /* when they had come */
     bool retiring;                   /* it ends when its files are saved */
     bool removes;                    /* it takes them with it */
     bool leaves_files;               /* it has ended, and they are on the disk */
@@ -383,8 +385,9 @@ void keeper_free(struct keeper *keeper);
 
 /*** changes.c ***/
 
-/* What `since_ns` of a run that begins now is to be, and `loaded_ns` of files that have come just now. */
+/* What `since_ns` of a run that begins now is to be, and `loaded` of files that have come just now. */
 int64_t changes_clock_ns(void);
+struct loaded changes_loaded(void);
 /* on_seen follows, unless the session ends first. Negative: it does not. */
 int changes_look(struct changes *changes, struct link *agent, const struct changes *before,
                  void (*on_seen)(struct run *run), struct run *run);

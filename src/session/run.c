@@ -620,7 +620,7 @@ static int run_start(struct run *run, struct err *err)
     run->state = RUN_RUNNING;
     run->started_ns = uv_hrtime();
     run->changes.since_ns = changes_clock_ns();
-    run->changes.loaded_ns = run->session->loaded_ns;
+    run->changes.loaded = run->session->loaded;
     run->timer = timer_new(run->session->sessions->loop, on_timer, run);
     timer_start(run->timer, run->timeout_ms);
     if (run->python) {
