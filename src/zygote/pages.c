@@ -584,6 +584,14 @@ static bool is_alone(void)
     return strstr(scratch.text, "\nThreads:\t1\n") != NULL;
 }
 
+/* What is below us on the stack: nobody's any more, but for what a call may keep right below it. */
+static void give_back_stack(const struct map *map)
+{
+    uintptr_t end = ((uintptr_t)__builtin_frame_address(0) - PAGE) / PAGE * PAGE;
+    if (end > map->begin && end < map->end)
+        (void)madvise((void *)map->begin, end - map->begin, MADV_DONTNEED);
+}
+
 void pages_give_back(const void *kept)
 {
     int fd = -1;
@@ -592,6 +600,8 @@ void pages_give_back(const void *kept)
     size_t count = fd >= 0 ? read_maps() : 0;
     for (size_t i = 0; i < count; i++) {
         const struct map *map = &maps[i];
+        if (map->named)
+            give_back_stack(map);
         if (!map->frozen || !map->private || !map->writable ||
             map->offset + (map->end - map->begin) > original.size)
             continue;

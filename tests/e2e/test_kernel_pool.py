@@ -381,7 +381,8 @@ def test_a_kernel_that_dies_of_its_rehearsal_is_followed_by_one_without(start, b
     assert server.execute("6 * 7").said["result"] == "42"
     server.wait_ready(2)
     assert server.metric("failures_total") == 1 and server.metric("rehearsals_total") == 0
-    assert server.log_text().count("was lost while it rehearsed") == 1
+    log = server.log_text()
+    assert log.count("was lost while it rehearsed") == 1, log
 
 
 @pytest.mark.native_only("the interpreter is the image's")
@@ -395,7 +396,8 @@ def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broke
     wait_for(lambda: server.metric("failures_total") == 1, "the end of it")
     server.wait_ready(2)
     assert server.metric("rehearsals_total") == 0
-    assert server.log_text().count("was lost while it rehearsed") == 1
+    log = server.log_text()
+    assert log.count("was lost while it rehearsed") == 1, log
 
 
 LEAVES_A_CHILD = "import subprocess\nsubprocess.Popen(['sleep', '600']).pid"

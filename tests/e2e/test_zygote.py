@@ -970,25 +970,25 @@ def test_its_heap_shrinks_and_grows_like_any_other(jar):
     assert ask(jar, GROWING) == [size, size, 320_000, 2 * size - 2000, True]
 
 
-def copied_pages(smaps):
+def copied_pages(smaps, name="/memfd:belljar-zygote"):
     """Of the file that holds a zygote's memory, those that a child has written to."""
     pages, inside = 0, False
     for line in smaps.splitlines():
         words = line.split()
         if not words[0].endswith(":"):
-            inside = "/memfd:belljar-zygote" in words
+            inside = name in words
         elif inside and words[0] == "Anonymous:":
             pages += int(words[1]) // 4
     return pages
 
 
-def pages_of_kernel(jar):
+def pages_of_kernel(jar, *name):
     """Those of the only one there is."""
     (pid,) = [pid for pid, name in descendants(jar).items() if name.startswith("python")]
     smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
     if "/memfd:belljar-zygote" not in smaps:
         pytest.skip("its memory is not in one file")
-    return copied_pages(smaps)
+    return copied_pages(smaps, *name)
 
 
 needs_eyes = pytest.mark.skipif(
@@ -1023,6 +1023,24 @@ def test_an_idle_kernel_gives_back_pages_that_are_as_before():
         assert (
             python(jar, DESCRIBE + "int(table.loc['max', 'a'])", run.session).said["result"] == "8"
         )
+
+
+DEEP = """
+nested = []
+for _ in range(900):
+    nested = [nested]
+len(repr(nested))
+"""
+
+
+@zygote_only
+@needs_eyes
+def test_an_idle_kernel_gives_back_its_stack():
+    with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
+        run = python(jar, DEEP + OWN_PAGES)
+        assert copied_pages(run.stdout, "[stack]") > 20
+        wait_for(lambda: pages_of_kernel(jar, "[stack]") < 8, "a small stack")
+        assert python(jar, DEEP, run.session).said["result"] == "1802"
 
 
 BESIDE = """
