@@ -4,22 +4,36 @@
 
 /*
  * node: a script run from its own file would look for modules beside that file. This runs the code
- * as if it stood in /workspace, where the guest keeps what it wrote and installed. The stack of an
- * error that nobody catches shows the guest's frames, without node's own and without this.
+ * as if it stood in /workspace, where the guest keeps what it wrote and installed: as a script; what
+ * awaits outside of functions, as the body of one; and what is only right as a module, from a file
+ * there that is gone before its first line runs. The stack of an error that nobody catches shows the
+ * guest's frames, without node's own and without this.
  */
 static const char NODE_RUNNER[] =
-    "const fs = require('fs'), Module = require('module');"
+    "const fs = require('fs'), vm = require('vm'), Module = require('module');"
     "const name = '/workspace/code.js', module_ = new Module(name, null);"
     "module_.filename = name;"
     "module_.paths = Module._nodeModulePaths('/workspace');"
     "process.argv = [process.argv[0], name];"
     "require.main = process.mainModule = module_;"
+    "const code = fs.readFileSync('" LINK_CODE_PATH "', 'utf8').replace(/^#!.*/, '');"
+    "const file = `/workspace/.code-${process.pid}.mjs`;"
     "process.on('uncaughtExceptionMonitor', (e) => { try {"
     "  const ours = /^ +at .*(node:internal\\/|\\[eval\\])/;"
-    "  const kept = e.stack.split('\\n').filter((line) => !ours.test(line));"
+    "  const kept = e.stack.replaceAll('file://' + file, name).split('\\n')"
+    "    .filter((line) => !ours.test(line));"
     "  if (kept.some((line) => /^ +at /.test(line))) e.stack = kept.join('\\n');"
     "} catch {} });"
-    "module_._compile(fs.readFileSync('" LINK_CODE_PATH "', 'utf8'), name);";
+    "const parses = (text) => { try { new vm.Script(text); return true; } catch { return false; } };"
+    "const body = `(async () => {${code}\\n})();`;"
+    "if (parses(Module.wrap(code))) module_._compile(code, name);"
+    "else if (parses(body)) module_._compile(body, name);"
+    "else if (/^\\s*(import|export)\\b/m.test(code)) {"
+    "  const gone = () => fs.rmSync(file, { force: true });"
+    "  fs.writeFileSync(file, `process.emit('belljar:loaded');${code}`, { flag: 'wx' });"
+    "  process.once('belljar:loaded', gone);"
+    "  import('file://' + file).catch((e) => { gone(); throw e; });"
+    "} else module_._compile(code, name);";
 
 /*
  * bash and sh: what a run leaves (directory, exported variables) is written to a file of the guest's

@@ -239,6 +239,48 @@ NODE = {
         "5 true /workspace/code.js\n",
         "",
     ),
+    "an await outside of functions": (
+        "#!/usr/bin/env node\nconst os = require('os');\nconsole.log(await Promise.resolve(typeof os.EOL))",
+        "ok",
+        0,
+        "string\n",
+        "",
+    ),
+    "an error after such an await": (
+        "await 1;\nthrow new Error('boom')",
+        "error",
+        1,
+        "",
+        "Error: boom\n    at /workspace/code.js:2:7\n",
+    ),
+    "an import and an await": (
+        "import fs from 'fs/promises';\nawait fs.writeFile('m.mjs', 'export default 7');\n"
+        "const m = await import('./m.mjs');\nconsole.log(m.default, (await fs.readdir('.')).filter((f) => /code/.test(f)))",
+        "ok",
+        0,
+        "7 []\n",
+        "",
+    ),
+    "an error of a module": (
+        "import fs from 'fs';\nexport const x = 1;\nawait 0;\nnull.x",
+        "error",
+        1,
+        "",
+        "(reading 'x')\n    at /workspace/code.js:4:6\n",
+    ),
+    "a module that is not there": (
+        "import x from 'no-such-package';\nawait 0",
+        "error",
+        1,
+        "",
+        "Cannot find package 'no-such-package'",
+    ),
+    "an error of syntax in a module": (
+        "import fs from 'fs';\nconst = 5", "error", 1, "", "SyntaxError: Unexpected token '='\n",
+    ),
+    "an error that looks like one of syntax": (
+        "console.log('once'); JSON.parse('{')", "error", 1, "once\n", "SyntaxError: Expected property name",
+    ),
 }  # fmt: skip
 
 
