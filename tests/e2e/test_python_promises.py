@@ -654,6 +654,14 @@ LIBRARIES = {
         "import pandas as pd; pd.DataFrame({'a': [7]}).to_excel('t.xlsx'); int(pd.read_excel('t.xlsx').a[0])",
         "7",
     ),
+    "a DataFrame is Markdown": (
+        "import pandas as pd; pd.DataFrame({'a': [7]}).to_markdown(index=False).splitlines()[-1]", "'|   7 |'",
+    ),
+    "tables of a page are read": (
+        "import io, pandas as pd\npage = '<table><tr><th>a</th></tr><tr><td>7</td></tr></table>'\n"
+        "int(pd.read_html(io.StringIO(page))[0].a[0])",
+        "7",
+    ),
     "a csv is read and grouped": (
         "import pandas as pd; open('t.csv', 'w').write('k,v\\na,1\\nb,2\\na,3\\n')\n"
         "pd.read_csv('t.csv').groupby('k').v.sum().to_dict()",
@@ -677,6 +685,11 @@ FORMS = {
     ),
     "a Series in a frame is HTML": (
         "import pandas as pd; display(pd.Series([7]).to_frame())", {"text/html": Has("<td>7</td>")}, "7",
+    ),
+    "a styled DataFrame is HTML": (
+        "import pandas as pd; pd.DataFrame({'a': [7]}).style.format('{:.1f}')",
+        {"text/html": Has(">7.0</td>")},
+        "Styler",
     ),
     "sympy is LaTeX": ("import sympy; sympy.Symbol('x') ** 2", {"text/latex": Has("x^{2}")}, "x**2"),
     "SVG": ("SVG('<svg/>')", {"image/svg+xml": "<svg/>"}, "<svg/>"),
