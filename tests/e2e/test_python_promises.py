@@ -689,7 +689,7 @@ FORMS = {
     "a styled DataFrame is HTML": (
         "import pandas as pd; pd.DataFrame({'a': [7]}).style.format('{:.1f}')",
         {"text/html": Has(">7.0</td>")},
-        "Styler",
+        ">7.0</td>",
     ),
     "sympy is LaTeX": ("import sympy; sympy.Symbol('x') ** 2", {"text/latex": Has("x^{2}")}, "x**2"),
     "SVG": ("SVG('<svg/>')", {"image/svg+xml": "<svg/>"}, "<svg/>"),
