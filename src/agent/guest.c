@@ -30,16 +30,16 @@ static int join_cgroup(const struct config *config)
     return 0;
 }
 
+/* What is higher than the limit that there is stays as it is. */
 static int set_limit(int resource, uint64_t value)
 {
-    struct rlimit old;
-    if (value == AGENT_LIMIT_KEEP)
+    struct rlimit limit = { .rlim_cur = value, .rlim_max = value };
+    if (value == AGENT_LIMIT_KEEP || setrlimit((unsigned)resource, &limit) == 0)
         return 0;
-    if (getrlimit((unsigned)resource, &old) < 0)
+    if (errno != EPERM || getrlimit((unsigned)resource, &limit) < 0)
         return -errno;
-    rlim_t limit = old.rlim_max != RLIM_INFINITY && value > old.rlim_max ? old.rlim_max : value;
-    struct rlimit new = { .rlim_cur = limit, .rlim_max = limit };
-    return setrlimit((unsigned)resource, &new) < 0 ? -errno : 0;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit((unsigned)resource, &limit) < 0 ? -errno : 0;
 }
 
 static int set_limits(const struct config *config)

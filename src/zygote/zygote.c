@@ -160,13 +160,20 @@ void zygote_side_by_side(int on)
 
 /*** the child ***/
 
-static int fill(uint32_t *words, size_t len)
+/* Two numbers of the kernel's become a state, by mixing them with a count. As many of its numbers as there are words
+ * take as long as entering a sandbox does, and nobody gets a secret from these generators. */
+static int fill(uint32_t words[static MT_WORDS])
 {
-    for (size_t done = 0; done < len;) {
-        long n = syscall(SYS_getrandom, (char *)words + done, len - done, 0);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
+    uint64_t keys[2];
+    if (syscall(SYS_getrandom, keys, sizeof(keys), 0) != (long)sizeof(keys))
+        return -errno; /* so few are not interrupted */
+    for (size_t i = 0; i < MT_WORDS; i += 2) {
+        uint64_t word = (keys[0] + i * UINT64_C(0x9e3779b97f4a7c15)) ^ keys[1];
+        word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
+        word ^= word >> 31;
+        words[i] = (uint32_t)word;
+        words[i + 1] = (uint32_t)(word >> 32);
     }
     return 0;
 }
@@ -175,11 +182,11 @@ static int seed_generators(void)
 {
     int r = 0;
     if (zygote.random_state) {
-        r = fill(zygote.random_state->words, sizeof(zygote.random_state->words));
+        r = fill(zygote.random_state->words);
         zygote.random_state->position = MT_WORDS;
     }
     if (r == 0 && zygote.numpy_state) {
-        r = fill(zygote.numpy_state->words, sizeof(zygote.numpy_state->words));
+        r = fill(zygote.numpy_state->words);
         zygote.numpy_state->position = MT_WORDS;
     }
     return r;
@@ -388,6 +395,16 @@ static int next_order(struct zygote_order *ret, int fds[ZYGOTE_FDS_MAX])
     }
 }
 
+/* Nothing else is opened here, so they are in a row. */
+static void close_all(const int *fds, int count)
+{
+    bool row = fds[count - 1] - fds[0] == count - 1;
+    for (int i = 0; i < count && !row; i++)
+        close(fds[i]);
+    if (row)
+        (void)sys_close_range((unsigned)fds[0], (unsigned)fds[count - 1]);
+}
+
 static bool obey(const struct zygote_order *order, const int *fds)
 {
     zygote.forked = -ENOMEM;
@@ -424,8 +441,7 @@ int zygote_serve(void)
             be_kernel(&order, fds);
             return hide_descriptors() ? 0 : NOT_HIDDEN;
         }
-        for (int i = 0; i < count; i++)
-            close(fds[i]);
+        close_all(fds, count);
         tell(ZYGOTE_FORKED, order.ticket, zygote.forked < 0 ? -zygote.forked : 0, "");
     }
 }
