@@ -232,11 +232,14 @@ int link_count(struct link *link, link_counts_fn *on_counts, void *data)
 
 /*** reading ***/
 
+/* With what on_ready says goes our hello, where it has waited for that. */
 static void be_ready(struct link *link)
 {
     link->ready = true;
     if (link->events.on_ready)
         link->events.on_ready(link->data);
+    if (link->holding)
+        link_release(link);
 }
 
 static const char *take_ready(struct link *link, const struct frame *frame)
@@ -394,23 +397,32 @@ static struct link *open_link(uv_loop_t *loop, int fd, const struct link_events 
         /* Not a stream. Reading fails then, and is reported from the loop like any other end. */
         close(fd);
     }
+    (void)uv_read_start((uv_stream_t *)&link->stream->pipe, lend_memory, received);
+    return link;
+}
+
+static void say_hello(struct link *link)
+{
     char hello[FRAME_HELLO_SIZE];
     frame_hello_put(hello, &(struct frame_hello){ .magic = FRAME_MAGIC, .version = FRAME_VERSION });
     struct buf out = BUF_INIT(BUF_NO_CEILING);
     link_add_frame(&out, FRAME_HELLO, 0, hello, sizeof(hello));
     link_write(link, &out);
-    (void)uv_read_start((uv_stream_t *)&link->stream->pipe, lend_memory, received);
-    return link;
 }
 
+/* A new agent has said hello before it is spoken to, most often long before: it need not be woken up for ours. */
 struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
 {
-    return open_link(loop, fd, events, data);
+    struct link *link = open_link(loop, fd, events, data);
+    link_hold(link);
+    say_hello(link);
+    return link;
 }
 
 struct link *link_resume(uv_loop_t *loop, int fd, const struct link_events *events, void *data)
 {
     struct link *link = open_link(loop, fd, events, data);
+    say_hello(link);
     link->resumes = true; /* nothing has been read yet */
     return link;
 }
