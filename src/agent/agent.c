@@ -71,11 +71,6 @@ struct talk {
 };
 
 static struct {
-    struct config config;
-    struct wire wire;
-    struct run run;
-    struct kernel kernel;
-    struct files files;
     bool greeted;         /* the server has said hello */
     bool count_asked;     /* and FRAME_COUNTS is due */
     uint32_t last_number; /* of run or kernel */
@@ -93,6 +88,12 @@ static struct {
     bool childless;
     uint64_t end_ns; /* since when something is being ended; 0: nothing is */
     bool ends_all;   /* file workers included */
+
+    struct config config;
+    struct wire wire;
+    struct run run;
+    struct kernel kernel;
+    struct files files;
 } agent;
 
 static _Noreturn void die(const char *what, int code)

@@ -26,12 +26,12 @@
 
 enum kernel_state { KERNEL_NONE, KERNEL_TAKING, KERNEL_GOING, KERNEL_ENDING, KERNEL_FLUSHING };
 
+/* What is large comes last: an idle sandbox is as small as the pages that are touched. */
 struct kernel {
     struct wire *wire;
 
     enum kernel_state state;
     uint32_t number; /* of this kernel, or of the last */
-    struct order order;
     bool kill_early; /* asked to die before it was started */
 
     uint64_t join_ns; /* until when somebody must have come to the door; 0: nobody is awaited */
@@ -45,10 +45,11 @@ struct kernel {
     int status;    /* as wait() says it */
     uint64_t start_ns, wall_ns, cpu_ns;
 
-    struct relay relay;
-    struct feed talk;
     bool ask_soon;   /* the server waits to say something */
     uint64_t ask_ns; /* when to ask for it at the latest, while talk.ask */
+    struct relay relay;
+    struct order order;
+    struct feed talk;
 };
 
 void kernel_init(struct kernel *kernel, const struct config *config, struct wire *wire);

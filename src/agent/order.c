@@ -71,7 +71,8 @@ int order_args(struct order *order, const char *bytes, size_t len)
 {
     if (len > order->spec.args_len - order->args_len)
         return -EPROTO;
-    memcpy(order->args + order->args_len, bytes, len);
+    if (!order->spec.joined) /* nobody is started with them: no memory for that */
+        memcpy(order->args + order->args_len, bytes, len);
     order->args_len += (uint32_t)len;
     return 0;
 }
@@ -145,7 +146,7 @@ int order_complete(struct order *order)
     if (order->args_len != order->spec.args_len || order->code_len != order->spec.code_len)
         return -EPROTO;
     close_slot(&order->code_fd); /* before the fork: a file open for writing is not executed */
-    return split_args(order);
+    return order->spec.joined ? 0 : split_args(order);
 }
 
 /*** start ***/

@@ -26,8 +26,7 @@ struct run {
     struct wire *wire;
 
     enum run_state state;
-    uint32_t number; /* of this run, or of the last */
-    struct order order;
+    uint32_t number;              /* of this run, or of the last */
     struct understudy understudy; /* until the first run, or a kernel */
     bool kill_early;              /* asked to die before it was started */
 
@@ -37,6 +36,7 @@ struct run {
     uint64_t start_ns, wall_ns, cpu_ns;
 
     struct capture out, err;
+    struct order order;
     struct feed input;
 };
 
