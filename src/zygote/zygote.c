@@ -399,10 +399,10 @@ static int next_order(struct zygote_order *ret, int fds[ZYGOTE_FDS_MAX])
 static void close_all(const int *fds, int count)
 {
     bool row = fds[count - 1] - fds[0] == count - 1;
-    for (int i = 0; i < count && !row; i++)
+    if (row && sys_close_range((unsigned)fds[0], (unsigned)fds[count - 1]) == 0)
+        return;
+    for (int i = 0; i < count; i++)
         close(fds[i]);
-    if (row)
-        (void)sys_close_range((unsigned)fds[0], (unsigned)fds[count - 1]);
 }
 
 static bool obey(const struct zygote_order *order, const int *fds)
