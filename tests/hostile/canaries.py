@@ -9,6 +9,7 @@ attacking program says about itself can only count against us, never for us.
 
 import ctypes
 import ctypes.util
+import errno
 import hashlib
 import os
 import pathlib
@@ -235,11 +236,8 @@ class Ipc:
 
     def __init__(self):
         self.secret = token("ipc")
-        self.key = host.CANARY_KEYS | secrets.randbelow(0xFFF)
-        self.shm = libc.shmget(self.key, 4096, IPC_CREAT | IPC_EXCL | 0o666)
-        self.sem = libc.semget(self.key, 1, IPC_CREAT | IPC_EXCL | 0o666)
-        self.msg = libc.msgget(self.key, IPC_CREAT | IPC_EXCL | 0o666)
-        assert min(self.shm, self.sem, self.msg) >= 0, os.strerror(ctypes.get_errno())
+        while not self.make():
+            assert ctypes.get_errno() == errno.EEXIST, os.strerror(ctypes.get_errno())
         self.view = ctypes.cast(libc.shmat(self.shm, None, 0), ctypes.POINTER(ctypes.c_char * 4096))
         self.fill()
         message = ctypes.create_string_buffer(8 + 64)
@@ -256,6 +254,22 @@ class Ipc:
             assert sent == 0, os.strerror(ctypes.get_errno())
             os.chmod(f"/proc/self/fd/{self.queue}", 0o666)
         self.before = self.look()
+
+    def make(self):
+        """False: the key is another test run's, or was."""
+        self.key = host.CANARY_KEYS | secrets.randbelow(0xFFF)
+        self.shm = libc.shmget(self.key, 4096, IPC_CREAT | IPC_EXCL | 0o666)
+        self.sem = (
+            self.shm if self.shm < 0 else libc.semget(self.key, 1, IPC_CREAT | IPC_EXCL | 0o666)
+        )
+        self.msg = self.sem if self.sem < 0 else libc.msgget(self.key, IPC_CREAT | IPC_EXCL | 0o666)
+        made = self.msg >= 0
+        if not made:
+            code = ctypes.get_errno()
+            libc.shmctl(self.shm, IPC_RMID, None)  # -1: nothing happens
+            libc.semctl(self.sem, 0, IPC_RMID)
+            ctypes.set_errno(code)
+        return made
 
     def fill(self):
         ctypes.memmove(self.view, self.secret.encode(), len(self.secret))
