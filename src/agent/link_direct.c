@@ -366,6 +366,13 @@ void link_direct_stop(struct link *link)
 
 /*** the beginning and the end ***/
 
+static void close_ends(struct link_direct *direct)
+{
+    relay_end(&direct->relay);
+    close(direct->channel_fd);
+    fd_closep(&direct->unread_fd);
+}
+
 int link_direct_begin(struct link *link, const struct link_pipes *ours, struct err *err)
 {
     struct link_direct *direct = xcalloc(1, sizeof(*direct));
@@ -379,9 +386,7 @@ int link_direct_begin(struct link *link, const struct link_pipes *ours, struct e
     direct->unread_fd = ours->unread;
     int r = open_watch(direct, SAID); /* with whose end, if not before, this is freed */
     if (r < 0) {
-        relay_end(&direct->relay);
-        close(direct->channel_fd);
-        fd_closep(&direct->unread_fd);
+        close_ends(direct);
         free(direct);
         return err_set(err, -r, "listen to a kernel: %s", uv_strerror(r));
     }
@@ -409,9 +414,7 @@ void link_direct_free(struct link *link)
     for (int which = 0; which < WATCHES; which++)
         if (direct->watched[which].open)
             uv_close((uv_handle_t *)&direct->watched[which].poll, poll_closed);
-    relay_end(&direct->relay); /* behind that: a number that is free is another's */
-    close(direct->channel_fd);
-    fd_closep(&direct->unread_fd);
+    close_ends(direct); /* behind that: a number that is free is another's */
 }
 
 bool link_direct_finish(struct link *link, struct frame_exit *ret)

@@ -259,17 +259,20 @@ class Ipc:
         """False: the key is another test run's, or was."""
         self.key = host.CANARY_KEYS | secrets.randbelow(0xFFF)
         self.shm = libc.shmget(self.key, 4096, IPC_CREAT | IPC_EXCL | 0o666)
-        self.sem = (
-            self.shm if self.shm < 0 else libc.semget(self.key, 1, IPC_CREAT | IPC_EXCL | 0o666)
-        )
-        self.msg = self.sem if self.sem < 0 else libc.msgget(self.key, IPC_CREAT | IPC_EXCL | 0o666)
-        made = self.msg >= 0
+        self.sem = libc.semget(self.key, 1, IPC_CREAT | IPC_EXCL | 0o666)
+        self.msg = libc.msgget(self.key, IPC_CREAT | IPC_EXCL | 0o666)
+        made = min(self.shm, self.sem, self.msg) >= 0
         if not made:
             code = ctypes.get_errno()
-            libc.shmctl(self.shm, IPC_RMID, None)  # -1: nothing happens
-            libc.semctl(self.sem, 0, IPC_RMID)
+            self.remove_sysv()
             ctypes.set_errno(code)
         return made
+
+    def remove_sysv(self):
+        """Those that were made."""
+        libc.shmctl(self.shm, IPC_RMID, None)
+        libc.semctl(self.sem, 0, IPC_RMID)
+        libc.msgctl(self.msg, IPC_RMID, None)
 
     def fill(self):
         ctypes.memmove(self.view, self.secret.encode(), len(self.secret))
@@ -302,9 +305,7 @@ class Ipc:
 
     def remove(self):
         libc.shmdt(self.view)
-        libc.shmctl(self.shm, IPC_RMID, None)
-        libc.semctl(self.sem, 0, IPC_RMID)
-        libc.msgctl(self.msg, IPC_RMID, None)
+        self.remove_sysv()
         self.posix.unlink(missing_ok=True)
         if self.queue >= 0:
             os.close(self.queue)
