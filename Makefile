@@ -26,10 +26,14 @@ unit = meson test -C $(1) --no-rebuild --print-errorlogs
 all:
 	@tools/build build -Dwerror=$(WERROR) -- belljar
 
-# MADE: tools/check has seen to it.
-setup:
+# MADE: tools/check has seen to it, to "programs" or to "all".
+setup: programs runtime
+
+programs:
 	@[ -n "$(MADE)" ] || tools/setup test
-	@[ -n "$(MADE)" ] || tools/runtime >/dev/null
+
+runtime: programs
+	@[ "$(MADE)" = all ] || tools/runtime >/dev/null
 
 run:
 	@tools/setup run
@@ -42,11 +46,11 @@ check:
 
 # ---- parts of the check ------------------------------------------------------------------------
 
-tests: setup
-	@[ -n "$(MADE)" ] || tools/build build -Dwerror=$(WERROR) -Dtests=enabled
+tests: programs
+	@[ "$(MADE)" = all ] || tools/build build -Dwerror=$(WERROR) -Dtests=enabled
 
-tests-asan: setup
-	@[ -n "$(MADE)" ] || CC=clang tools/build build-asan -Dwerror=true -Dtests=enabled -Db_lundef=false \
+tests-asan: programs
+	@[ "$(MADE)" = all ] || CC=clang tools/build build-asan -Dwerror=true -Dtests=enabled -Db_lundef=false \
 		-Db_sanitize=address,undefined
 
 lint: tests tests-asan
@@ -58,19 +62,19 @@ unit: tests
 valgrind: tests
 	@$(call unit,build) --setup valgrind --suite unit
 
-e2e: tests
+e2e: tests runtime
 	@$(call pytest,build,tests/e2e)
 
-kernel: tests
+kernel: tests runtime
 	@$(call pytest,build,tests/kernel)
 
-hostile: tests
+hostile: tests runtime
 	@$(call pytest,build,tests/hostile)
 
-docker: tests
+docker: tests runtime
 	@$(call pytest,build,tests/docker)
 
-clients: tests
+clients: tests runtime
 	@$(call pytest,build,tests/clients)
 
 conformance: tests
@@ -81,24 +85,24 @@ asan: asan-unit asan-e2e
 asan-unit: tests-asan
 	@tools/sanitized build-asan $(call unit,build-asan)
 
-asan-e2e: tests-asan
+asan-e2e: tests-asan runtime
 	@tools/sanitized build-asan $(call pytest,build-asan,tests/e2e) -m "not python_only and not large"
 
 hardening: tests
 	@tools/check-hardening build/belljar
 
-fuzz: setup
+fuzz: programs
 	@CC=clang tools/build build-fuzz -Dwerror=true -Dfuzz=true -Db_lundef=false \
 		-Db_sanitize=address,undefined
 	@tools/fuzz $(FUZZ_SECONDS)
 
-bench: tests
+bench: tests runtime
 	@tools/setup bench
 	@$(python) bench/run
 
 # ---- the rest ----------------------------------------------------------------------------------
 
-format: setup
+format: programs
 	@tools/lint --format
 
 install: all
@@ -108,5 +112,5 @@ install: all
 clean:
 	rm -rf build build-*
 
-.PHONY: all setup run check tests tests-asan lint unit valgrind kernel e2e hostile docker clients conformance asan asan-unit asan-e2e \
+.PHONY: all setup programs runtime run check tests tests-asan lint unit valgrind kernel e2e hostile docker clients conformance asan asan-unit asan-e2e \
 	hardening fuzz bench format install clean

@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-import test_zygote as zygote  # noqa: E402
+import zygote_jar as zygote  # noqa: E402
 
 LAYOUTS = {
     "by exec": ["--no-zygote"],

@@ -3,6 +3,7 @@
 import belljar
 import pytest
 import python_jar
+import zygote_jar
 from belljar import need
 
 
@@ -96,3 +97,19 @@ def data_cell(jar, cell):
     if not jar.has_libraries:
         pytest.skip("the runtime lies where this user cannot look")
     return cell
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def warm_jar(request):
+    """Its zygote serves, see zygote_jar.py."""
+    user, flags = zygote_jar.who(request.param)
+    with zygote_jar.open_jar(*flags, user=user) as made:
+        made.has_libraries = not user
+        yield made
+
+
+@pytest.fixture(scope="module")
+def data_jar():
+    """The same, root's, with the runtime's libraries."""
+    with zygote_jar.open_jar(*zygote_jar.with_runtime()) as made:
+        yield made
