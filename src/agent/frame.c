@@ -199,6 +199,16 @@ void frame_run_put(char *out, const struct frame_run *run)
     put_u8(&out, (run->has_code ? RUN_HAS_CODE : 0) | (run->joined ? RUN_JOINED : 0));
 }
 
+/* Whoever joins has been started, with its own. */
+static bool are_args_fit(const struct frame_run *run)
+{
+    if (run->joined)
+        return run->argc == 0 && run->envc == 0 && run->args_len == 0 && !run->has_code;
+    return run->argc >= 1 && run->argc <= FRAME_ARGS_COUNT_MAX &&
+           run->envc <= FRAME_ARGS_COUNT_MAX && run->args_len <= FRAME_ARGS_MAX &&
+           run->args_len >= run->argc + run->envc + 1;
+}
+
 int frame_run_get(const struct frame *frame, struct frame_run *ret)
 {
     if (frame->len != FRAME_RUN_SIZE)
@@ -217,9 +227,7 @@ int frame_run_get(const struct frame *frame, struct frame_run *ret)
     run.has_code = flags & RUN_HAS_CODE;
     run.joined = flags & RUN_JOINED;
     if (flags > RUN_ALL || run.tail_bytes > FRAME_TAIL_MAX ||
-        run.code_len > (run.has_code ? FRAME_CODE_MAX : 0) || run.argc < 1 ||
-        run.argc > FRAME_ARGS_COUNT_MAX || run.envc > FRAME_ARGS_COUNT_MAX ||
-        run.args_len > FRAME_ARGS_MAX || run.args_len < run.argc + run.envc + 1)
+        run.code_len > (run.has_code ? FRAME_CODE_MAX : 0) || !are_args_fit(&run))
         return -EPROTO;
     *ret = run;
     return FRAME_RUN_SIZE;

@@ -155,8 +155,8 @@ struct link_kernel_spec {
     const char *source;      /* written to LINK_KERNEL_PATH until the kernel ends; NULL: none */
     size_t source_len;
     /* Our ends, which are taken in any case: somebody comes to be it (engine.h:
-     * sandbox_add_kernel) and has the others. argv is then what it was started with; environment
-     * and directory are its own, and no source is needed. NULL: the agent starts it. */
+     * sandbox_add_kernel), has the others, and has been started already: nothing else is said here
+     * then. NULL: the agent starts it. */
     struct link_pipes *joined;
 };
 

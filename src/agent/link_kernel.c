@@ -31,7 +31,8 @@ static int start(struct link *link, const struct link_kernel_spec *spec,
         .joined = spec->joined != NULL,
     };
     auto_buf args = BUF_INIT(FRAME_ARGS_MAX);
-    int r = link_collect_args(spec->argv, spec->env, spec->cwd, &args, &frame, err);
+    int r =
+        spec->joined ? 0 : link_collect_args(spec->argv, spec->env, spec->cwd, &args, &frame, err);
     if (r < 0)
         return r;
 

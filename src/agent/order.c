@@ -71,8 +71,7 @@ int order_args(struct order *order, const char *bytes, size_t len)
 {
     if (len > order->spec.args_len - order->args_len)
         return -EPROTO;
-    if (!order->spec.joined) /* nobody is started with them: no memory for that */
-        memcpy(order->args + order->args_len, bytes, len);
+    memcpy(order->args + order->args_len, bytes, len);
     order->args_len += (uint32_t)len;
     return 0;
 }

@@ -201,8 +201,17 @@ void kernel_resume(struct session_ref *session)
 
 static void on_added(int code, void *data);
 
-/* `ours`: somebody joins who has the other ends; NULL: the agent starts one. */
-static int start_kernel(struct session_ref *session, struct link_pipes *ours, struct err *err)
+static int have_kernel(struct session_ref *session, const struct link_kernel_spec *spec,
+                       struct err *err)
+{
+    session->joined = spec->joined;
+    session->configured = false;
+    session->told_options = 0;
+    session->cpu_ns = 0;
+    return link_kernel_start(session->agent, spec, &kernel_events, session, err);
+}
+
+static int start_kernel(struct session_ref *session, struct err *err)
 {
     const char *const argv[] = { session->sessions->options.python, "-u", LINK_KERNEL_PATH, NULL };
     static const char *const always[] = { KERNEL_ENVIRONMENT };
@@ -212,14 +221,9 @@ static int start_kernel(struct session_ref *session, struct link_pipes *ours, st
     const struct link_kernel_spec spec = { .argv = argv,
                                            .env = env,
                                            .cwd = "",
-                                           .source = ours ? NULL : kernel_source,
-                                           .source_len = ours ? 0 : kernel_source_len,
-                                           .joined = ours };
-    session->joined = ours;
-    session->configured = false;
-    session->told_options = 0;
-    session->cpu_ns = 0;
-    return link_kernel_start(session->agent, &spec, &kernel_events, session, err);
+                                           .source = kernel_source,
+                                           .source_len = kernel_source_len };
+    return have_kernel(session, &spec, err);
 }
 
 /* The engine is asked before the agent hears of it: a process takes longer to come. */
@@ -227,9 +231,9 @@ static int start_joined(struct session_ref *session, struct err *err)
 {
     struct link_pipes ours, theirs;
     if (link_pipes_open(&ours, &theirs, err) < 0)
-        return start_kernel(session, NULL,
-                            err); /* descriptors are scarce, and the agent has its own */
-    int r = start_kernel(session, &ours, err);
+        return start_kernel(session, err); /* descriptors are scarce, and the agent has its own */
+    const struct link_kernel_spec spec = { .joined = &ours };
+    int r = have_kernel(session, &spec, err);
     if (r < 0) {
         link_pipes_close(&theirs);
         return r;
@@ -317,7 +321,7 @@ static int start_and_send(struct session_ref *session, bool joined, const struct
     link_hold(session->agent);
     int r = link_kernel_alive(session->agent) ? 0
             : joined                          ? start_joined(session, err)
-                                              : start_kernel(session, NULL, err);
+                                              : start_kernel(session, err);
     if (r == 0)
         r = send_cell(session, cell, err);
     link_release(session->agent);

@@ -170,7 +170,6 @@ static void say(struct play *play, uint8_t type, uint32_t number, const char *pa
 static void begin(struct play *play)
 {
     static const struct link_events events = { .on_broken = on_broken };
-    const char *const argv[] = { "k", NULL };
     struct link_pipes ours;
     struct err err;
     int ends[2];
@@ -182,7 +181,7 @@ static void begin(struct play *play)
     frame_hello_put(hello, &(struct frame_hello){ FRAME_MAGIC, FRAME_VERSION });
     say(play, FRAME_READY, 0, hello, sizeof(hello));
     must(link_pipes_open(&ours, &play->kernel, &err) == 0);
-    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = &ours };
+    const struct link_kernel_spec spec = { .joined = &ours };
     must(link_kernel_start(play->link, &spec, &kernel_events, NULL, NULL) == 0);
     rest(play);
 }

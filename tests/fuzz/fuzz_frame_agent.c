@@ -74,7 +74,8 @@ static void try_payload(const struct frame *frame)
     if (frame_run_get(frame, &run) > 0) {
         frame_run_put(again, &run);
         must_be_same(frame, FRAME_RUN_SIZE);
-        must(run.argc >= 1 && run.args_len <= FRAME_ARGS_MAX && run.tail_bytes <= FRAME_TAIL_MAX);
+        must((run.argc >= 1) != run.joined && run.args_len <= FRAME_ARGS_MAX &&
+             run.tail_bytes <= FRAME_TAIL_MAX);
     }
     struct frame_cell cell;
     if (frame_cell_get(frame, &cell) > 0) {

@@ -930,10 +930,9 @@ static void test_an_agent_that_lies_is_not_believed(void **state)
 /* Nobody has the other ends but us. */
 static void start_joined(struct box *box)
 {
-    static const char *const argv[] = { "python3", NULL };
     static struct link_pipes theirs = LINK_PIPES_NONE;
     struct link_pipes ours;
-    const struct link_kernel_spec spec = { .argv = argv, .cwd = "", .joined = &ours };
+    const struct link_kernel_spec spec = { .joined = &ours };
     struct err err;
     forget();
     link_pipes_close(&theirs); /* of the last */

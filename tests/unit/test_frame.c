@@ -58,14 +58,14 @@ static void test_payloads_come_back_as_they_went(void **state)
     (void)state;
     char wire[FRAME_MAX];
 
-    struct frame_run run = { 1, 2, UINT64_MAX, 4, 5, 60, 7, 8, true, true }, run2;
+    struct frame_run run = { 1, 2, UINT64_MAX, 4, 5, 60, 7, 8, true, false }, run2;
     frame_run_put(wire, &run);
     struct frame frame = payload(wire, FRAME_RUN_SIZE);
     CHECK_INT("run", frame_run_get(&frame, &run2), FRAME_RUN_SIZE);
     CHECK_INT("run flood", run2.flood_bytes == UINT64_MAX, 1);
     CHECK_INT("run argc", run2.argc, 7);
     CHECK_INT("run code", run2.has_code, true);
-    CHECK_INT("run joined", run2.joined, true);
+    CHECK_INT("run joined", run2.joined, false);
 
     struct frame_exit exit = { .signaled = true, .flooded = true, .code = 9, .cpu_ns = 77 }, exit2;
     frame_exit_put(wire, &exit);
@@ -199,6 +199,10 @@ static void test_values_that_nobody_may_send_are_refused(void **state)
         struct frame_run run;
         int want;
     } runs[] = {
+        { "joined", { .joined = true }, FRAME_RUN_SIZE },
+        { "joined with arguments", { .args_len = 3, .argc = 1, .joined = true }, -EPROTO },
+        { "joined with a variable", { .envc = 1, .joined = true }, -EPROTO },
+        { "joined with code", { .has_code = true, .joined = true }, -EPROTO },
         { "plain", { .args_len = 3, .argc = 1, .envc = 1 }, FRAME_RUN_SIZE },
         { "no argument", { .args_len = 3, .envc = 1 }, -EPROTO },
         { "fewer bytes than NULs", { .args_len = 2, .argc = 1, .envc = 1 }, -EPROTO },
