@@ -156,8 +156,7 @@ struct frame_run {
     uint64_t code_len;               /* in FRAME_CODE */
     uint32_t args_len, argc, envc;   /* in FRAME_ARGS */
     bool has_code;                   /* no code and empty code differ: the file is made or not */
-    bool
-        joined; /* of a kernel: it is not started, with no code or arguments, but comes to the door (door.h) */
+    bool joined; /* of a kernel: no code, no arguments; it comes to the door (door.h) */
 };
 void frame_run_put(char *out, const struct frame_run *run);
 int frame_run_get(const struct frame *frame, struct frame_run *ret);
