@@ -93,7 +93,7 @@ hardening: tests
 
 fuzz: programs
 	@CC=clang tools/build build-fuzz -Dwerror=true -Dfuzz=true -Db_lundef=false \
-		-Db_sanitize=address,undefined
+		-Db_sanitize=address,undefined -- fuzzers
 	@tools/fuzz $(FUZZ_SECONDS)
 
 bench: tests runtime

@@ -30,7 +30,7 @@ static int join_cgroup(const struct config *config)
     return 0;
 }
 
-/* What is higher than the limit that there is stays as it is. */
+/* What is higher than the limit that there is stays as it is: that, and nothing else, may be refused. */
 static int set_limit(int resource, uint64_t value)
 {
     struct rlimit limit = { .rlim_cur = value, .rlim_max = value };
@@ -38,6 +38,8 @@ static int set_limit(int resource, uint64_t value)
         return 0;
     if (errno != EPERM || getrlimit((unsigned)resource, &limit) < 0)
         return -errno;
+    if (limit.rlim_max >= value)
+        return -EPERM;
     limit.rlim_cur = limit.rlim_max;
     return setrlimit((unsigned)resource, &limit) < 0 ? -errno : 0;
 }
