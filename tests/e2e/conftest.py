@@ -111,5 +111,5 @@ def warm_jar(request):
 @pytest.fixture(scope="module")
 def data_jar():
     """The same, root's, with the runtime's libraries."""
-    with zygote_jar.open_jar(*zygote_jar.with_runtime()) as made:
+    with zygote_jar.open_jar(*python_jar.with_runtime()) as made:
         yield made

@@ -14,13 +14,13 @@ import belljar
 import pytest
 from belljar import PATIENCE, Http, call_tool, need, text_of
 from processes import below, sandboxes
-from sandboxes import Jar, Run, ToolError, ordinary_user
+from python_jar import with_runtime
+from sandboxes import Jar, Run, ToolError, ordinary_user, until
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests/kernel"))
 from traces import DRAW, TRACES  # noqa: E402
 
-RUNTIME = pathlib.Path(os.environ.get("BELLJAR_RUNTIME", ROOT / ".cache/runtime"))
 SLOW = 30  # a kernel's start, on a busy machine
 
 # What a first cell can see of the life of its kernel before it.
@@ -37,14 +37,6 @@ import linecache as _linecache, os as _os
 """
 
 
-def wait_for(condition, what, timeout=SLOW):
-    deadline = time.monotonic() + timeout * PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not in {timeout} s: {what}"
-        time.sleep(0.02)
-    return found
-
-
 class Pool(Http):
     """A server over HTTP whose pool can be watched. One that is ready does not rehearse unless the flags say so:
     tests count on those that are ready."""
@@ -58,7 +50,7 @@ class Pool(Http):
         return int(float(re.search(rf"^belljar_kernel_pool_{name} (\S+)$", text, re.M)[1]))
 
     def wait_ready(self, count):
-        wait_for(lambda: self.metric("ready") >= count, f"{count} kernels ready")
+        until(lambda: self.metric("ready") >= count, f"{count} kernels ready")
 
     def tool(self, name, client=None, **arguments):
         params = call_tool(name, arguments)
@@ -88,7 +80,7 @@ def start():
 
 
 def wait_gone(pids):
-    wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], "all gone")
+    until(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], "all gone")
 
 
 def kernels(server):
@@ -234,7 +226,7 @@ def importing(command, *modules):
 
 def test_no_call_waits_for_an_import(start):
     server = start(*importing("sh -c 'sleep 600'"), "--kernel-pool-size", "2")
-    wait_for(lambda: any(map(is_asleep, kernels(server))), "a kernel that imports")
+    until(lambda: any(map(is_asleep, kernels(server))), "a kernel that imports")
     # Another waits that has not begun; after it there are only new ones.
     for number in range(4):
         assert server.execute(f"{number} + 1").said["result"] == str(number + 1)
@@ -259,22 +251,15 @@ def test_a_kernel_that_is_lost_over_its_imports_is_followed_by_one_without(start
 # --- rehearsals ------------------------------------------------------------------------------------
 
 
-def with_libraries():
-    """Flags for kernels that have something to rehearse."""
-    if not (RUNTIME / "stamp").exists():
-        pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
-    return [] if belljar.IN_CONTAINERS else ["--runtime", str(RUNTIME)]
-
-
 def wait_rehearsed(server, count):
-    wait_for(lambda: server.metric("rehearsals_total") >= count, f"{count} rehearsals", 2 * SLOW)
+    until(lambda: server.metric("rehearsals_total") >= count, f"{count} rehearsals", 2 * SLOW)
 
 
 def wait_tried(server, count):
     """Until all that wait have rehearsed. Those that had to be started at first have nothing to, and go."""
     wait_rehearsed(server, count)
     if not belljar.IN_CONTAINERS:
-        wait_for(
+        until(
             lambda: len(pids := kernels(server)) == count and all(map(has_tried, pids)),
             f"{count} forked kernels that have tried pandas",
             2 * SLOW,
@@ -293,7 +278,7 @@ def has_tried(pid):
 def wait_forked(server):
     """Until those that had to be started at first are gone."""
     if not belljar.IN_CONTAINERS:
-        wait_for(lambda: (pids := kernels(server)) and all(map(is_forked, pids)), "forked kernels")
+        until(lambda: (pids := kernels(server)) and all(map(is_forked, pids)), "forked kernels")
     server.wait_ready(2)
 
 
@@ -301,7 +286,7 @@ def test_nobody_can_tell_that_a_kernel_has_rehearsed(start):
     """Names, numbers of cells, modules, files, descriptors, threads, warnings, garbage, figures, output."""
     seen = []
     for how in ("cell", "data"):
-        server = start(*with_libraries(), "--kernel-rehearsal", how)
+        server = start(*with_runtime(), "--kernel-rehearsal", how)
         wait_forked(server)
         if how == "data":
             wait_tried(server, 2)
@@ -321,7 +306,7 @@ def test_nobody_can_tell_that_a_kernel_has_rehearsed(start):
 
 
 def test_kernels_that_have_rehearsed_draw_their_own_numbers(start):
-    server = start(*with_libraries(), "--kernel-rehearsal", "data", "--kernel-pool-size", "4")
+    server = start(*with_runtime(), "--kernel-rehearsal", "data", "--kernel-pool-size", "4")
     wait_tried(server, 4)
     words = []
     for _ in range(8):
@@ -344,7 +329,7 @@ def test_a_kernel_rehearses_once_it_has_waited_and_only_if_it_is_to(start):
 
 def test_a_policy_for_imports_does_not_hinder_a_rehearsal(start):
     flags = ["--allowed-modules", "math", "--kernel-rehearsal", "data"]
-    server = start(*with_libraries(), *flags)
+    server = start(*with_runtime(), *flags)
     wait_rehearsed(server, 2)
     run = server.execute("import pandas")
     assert "not in the allowed list" in run.error and run.stdout == "", run
@@ -376,7 +361,7 @@ def broken_numpy():
 @pytest.mark.native_only("the interpreter is the image's")
 def test_a_kernel_that_dies_of_its_rehearsal_is_followed_by_one_without(start, broken_numpy):
     server = start(*broken_numpy("__import__('os').abort()"))
-    wait_for(lambda: server.metric("failures_total") >= 1, "a rehearsal")
+    until(lambda: server.metric("failures_total") >= 1, "a rehearsal")
     server.wait_ready(2)
     assert server.execute("6 * 7").said["result"] == "42"
     server.wait_ready(2)
@@ -393,7 +378,7 @@ def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broke
     for number in range(4):
         assert server.execute(f"{number} + 1").said["result"] == str(number + 1)
     assert server.metric("hits_total") > 0
-    wait_for(lambda: server.metric("failures_total") == 1, "the end of it")
+    until(lambda: server.metric("failures_total") == 1, "the end of it")
     server.wait_ready(2)
     assert server.metric("rehearsals_total") == 0
     log = server.log_text()
@@ -426,7 +411,7 @@ def test_sessions_that_end_while_others_come_are_gone_soon_after(start):
     for _ in range(2):
         server.wait_ready(6)
         end_in_a_row(server, 4)
-        wait_for(lambda: not sleepers(server), "what they have left has ended", timeout=2)
+        until(lambda: not sleepers(server), "what they have left has ended", seconds=2)
     server.wait_ready(6)
     assert (server.metric("hits_total"), server.metric("failures_total")) == (8, 0)
 
@@ -492,7 +477,7 @@ def test_a_kernel_that_waited_too_long_is_replaced(start):
     server.wait_ready(2)
     old = kernels(server)
     assert old
-    wait_for(lambda: not old & kernels(server), "the first kernels gone")
+    until(lambda: not old & kernels(server), "the first kernels gone")
     server.wait_ready(2)
     assert server.metric("failures_total") == 0
     assert server.execute("6 * 7").said["result"] == "42"
@@ -504,7 +489,7 @@ def test_a_sandbox_that_dies_in_the_pool_is_never_given_away(start):
     for agent, others in sandboxes(server).items():
         if others:
             os.kill(agent, signal.SIGKILL)
-    wait_for(lambda: server.metric("failures_total") >= 2, "both deaths noted")
+    until(lambda: server.metric("failures_total") >= 2, "both deaths noted")
     assert server.execute("6 * 7").said["result"] == "42"
     server.wait_ready(2)
     assert server.log_text().count("made ahead of need has failed") == 1
@@ -515,7 +500,7 @@ def test_a_kernel_that_dies_in_the_pool_is_never_given_away(start):
     server.wait_ready(2)
     for pid in kernels(server):
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: server.metric("failures_total") >= 2, "both deaths noted")
+    until(lambda: server.metric("failures_total") >= 2, "both deaths noted")
     run = server.execute("6 * 7")
     assert run.said["result"] == "42" and "restarted" not in run.text
     server.wait_ready(2)
@@ -523,7 +508,7 @@ def test_a_kernel_that_dies_in_the_pool_is_never_given_away(start):
 
 def test_where_there_is_no_python_the_pool_gives_up_for_longer_and_longer(start):
     server = start("--python", "/no/such/python")
-    wait_for(lambda: server.metric("failures_total") >= 2, "two tries")
+    until(lambda: server.metric("failures_total") >= 2, "two tries")
     assert server.execute("echo hi", language="bash").stdout == "hi\n"
     run = server.execute("1")
     assert run.outcome == "kernel_died" and "could not" in run.error, run
@@ -542,7 +527,7 @@ def is_forked(pid):
 def test_kernels_that_had_to_be_started_are_replaced_by_forked_ones(start):
     # At first there is no zygote, and a kernel that had to be started is better than none.
     server = start("--pool-max-age", "1h")
-    wait_for(
+    until(
         lambda: len(pids := kernels(server)) == 2 and all(map(is_forked, pids)),
         "two forked kernels",
     )
@@ -564,17 +549,17 @@ def test_without_a_zygote_kernels_that_had_to_be_started_stay(start):
 
 def test_on_stdio_nothing_is_made_before_the_first_answer(start):
     server = start("--pool-enabled", "--pool-size=3", kind=belljar.Stdio)
-    wait_for(lambda: len(sandboxes(server)) >= 3, "the sandboxes without kernels")
+    until(lambda: len(sandboxes(server)) >= 3, "the sandboxes without kernels")
     assert not kernels(server)
     server.initialize()
-    wait_for(lambda: len(kernels(server)) >= 2, "two kernels")
+    until(lambda: len(kernels(server)) >= 2, "two kernels")
 
 
 def test_on_stdio_an_ordinary_user_has_a_pool(start):
     need(belljar.BIN)
     user = ordinary_user()
     jar = start(kind=Jar, user=user)
-    wait_for(lambda: len(kernels(jar)) >= 2, "two kernels")
+    until(lambda: len(kernels(jar)) >= 2, "two kernels")
     before = kernels(jar)
     run = jar.execute("import os; x = 1; os.listdir()", "python")
     assert run.said["result"] == "[]"

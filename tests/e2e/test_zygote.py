@@ -12,9 +12,9 @@ import time
 
 import pytest
 from belljar import PATIENCE
+from python_jar import SLOW, with_runtime
 from zygote_jar import (
     COLD,
-    SLOW,
     WARM,
     descendants,
     is_forked,
@@ -24,7 +24,6 @@ from zygote_jar import (
     wait_until_forked,
     wait_until_warm,
     who,
-    with_runtime,
     zygote_only,
     zygotes,
 )
@@ -73,7 +72,11 @@ def test_a_zygote_killed_while_it_forks_fails_no_call_and_leaves_nobody_behind(p
                 jar.close_session(run.session)
             wait_until_warm(jar, times=kill + 1)
             assert jar.log_text().count(COLD) == kill
-        wait_for(lambda: not [pid for pid in descendants(jar) if is_zombie(pid)], "no zombies", 10)
+        wait_for(
+            lambda: not [pid for pid in descendants(jar) if is_zombie(pid)],
+            "no zombies",
+            seconds=10,
+        )
         assert "does not end" not in jar.log_text()
 
 

@@ -7,17 +7,15 @@ was made is tested there, too.
 import belljar
 import pytest
 from belljar import PATIENCE
+from python_jar import RUNTIME, SLOW, with_runtime
 from zygote_jar import (
     IS_FORKED,
-    RUNTIME,
-    SLOW,
     ask,
     check_made,
     is_forked,
     open_jar,
     python,
     who,
-    with_runtime,
     zygote_only,
     zygotes,
 )

@@ -6,13 +6,13 @@ import pathlib
 import time
 
 import pytest
+from python_jar import with_runtime
 from zygote_jar import (
     ask,
     descendants,
     open_jar,
     python,
     wait_for,
-    with_runtime,
     zygote_only,
     zygotes,
 )

@@ -1,34 +1,26 @@
 """A server whose kernels are forked from a warm interpreter, and what tests ask of it. The fixtures are in conftest.py."""
 
 import contextlib
+import functools
 import json
-import os
 import pathlib
 import time
 
 import belljar
+import processes
 import pytest
-from belljar import PATIENCE, need
-from sandboxes import Jar, ordinary_user
+from belljar import need
+from python_jar import SLOW, with_runtime
+from sandboxes import Jar, ordinary_user, until
 
-RUNTIME = pathlib.Path(
-    os.environ.get("BELLJAR_RUNTIME", pathlib.Path(__file__).parents[2] / ".cache/runtime")
-)
 WARM = "info Python kernels are kept warm"
 COLD = "no Python kernels are kept warm for now"
-SLOW = 60  # imports, on a busy machine
 
 zygote_only = pytest.mark.native_only("kernels are started in containers, not forked")
 
 IS_FORKED = "b'zygote.py' in open('/proc/self/cmdline', 'rb').read()"
 
-
-def wait_for(condition, what, limit=SLOW):
-    end = time.monotonic() + limit * PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < end, f"still waiting for {what}"
-        time.sleep(0.02)
-    return value
+wait_for = functools.partial(until, seconds=SLOW)
 
 
 def wait_until_warm(jar, times=1):
@@ -44,12 +36,6 @@ def open_jar(*flags, user=None, warm=True):
         yield jar
 
 
-def with_runtime():
-    if not (RUNTIME / "stamp").exists():
-        pytest.skip(f"{RUNTIME} is not there: run tools/runtime")
-    return [] if belljar.IN_CONTAINERS else ["--runtime", str(RUNTIME)]
-
-
 def who(param):
     """The server's user, and flags: another user may not look into this checkout, and gets the system's
     own Python, which has no numpy."""
@@ -62,21 +48,22 @@ def python(jar, code, session=None, **options):
     return jar.execute(code, "python", session=session, wait=SLOW, **options)
 
 
-def ask(jar, code, session=None):
-    """What the code prints as JSON, in a fresh session or this one."""
+def run_well(jar, code, session):
+    """In a fresh session, for None, or this one."""
     run = python(jar, code, session)
     assert run.outcome == "ok", run
     if session is None:
         jar.close_session(run.session)
-    return json.loads(run.stdout)
+    return run
+
+
+def ask(jar, code, session=None):
+    """What the code prints as JSON."""
+    return json.loads(run_well(jar, code, session).stdout)
 
 
 def is_forked(jar, session=None):
-    run = python(jar, IS_FORKED, session)
-    assert run.outcome == "ok", run
-    if session is None:
-        jar.close_session(run.session)
-    return run.said["result"] == "True"
+    return run_well(jar, IS_FORKED, session).said["result"] == "True"
 
 
 def wait_until_forked(jar):
@@ -107,18 +94,8 @@ def named_as_zygotes(jar):
 
 def descendants(jar):
     """{process id on the host: name} of what this server has started."""
-    parents, names = {}, {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                name, _, rest = (entry / "stat").read_text().rpartition(")")
-                names[int(entry.name)] = name.partition("(")[2]
-                parents[int(entry.name)] = int(rest.split()[1])
     found = {}
-    for pid, name in names.items():
-        parent = parents[pid]
-        while parent > 1 and parent != jar.pid:
-            parent = parents.get(parent, 0)
-        if parent == jar.pid:
-            found[pid] = name
+    for pid in processes.descendants(jar.pid):
+        with contextlib.suppress(OSError):  # it has just ended
+            found[pid] = pathlib.Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
     return found

@@ -66,6 +66,10 @@ static void test_payloads_come_back_as_they_went(void **state)
     CHECK_INT("run argc", run2.argc, 7);
     CHECK_INT("run code", run2.has_code, true);
     CHECK_INT("run joined", run2.joined, false);
+    run = (struct frame_run){ .joined = true };
+    frame_run_put(wire, &run);
+    CHECK_INT("run of one who joins", frame_run_get(&frame, &run2), FRAME_RUN_SIZE);
+    CHECK_INT("run joined", run2.joined, true);
 
     struct frame_exit exit = { .signaled = true, .flooded = true, .code = 9, .cpu_ns = 77 }, exit2;
     frame_exit_put(wire, &exit);
