@@ -147,6 +147,12 @@ struct link_pipes {
 /* -EMFILE also when descriptors are only scarce. */
 int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, struct err *err);
 void link_pipes_close(struct link_pipes *pipes);
+/* The same, made ahead while nobody waits for them. */
+struct link_stock;
+struct link_stock *link_stock_new(uv_loop_t *loop);
+void link_stock_free(struct link_stock *stock); /* NULL is fine */
+int link_stock_take(struct link_stock *stock, struct link_pipes *ret_ours,
+                    struct link_pipes *ret_theirs, struct err *err);
 
 struct link_kernel_spec {
     const char *const *argv; /* as for a run; argv[0] is searched in the sandbox's PATH */

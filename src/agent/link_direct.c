@@ -15,9 +15,7 @@
 #include "agent/relay.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,62 +51,6 @@ struct link_direct {
     unsigned cells, deaf;
     uint64_t rest_ns;
 };
-
-/*** making ***/
-
-void link_pipes_close(struct link_pipes *pipes)
-{
-    fd_closep(&pipes->channel);
-    fd_closep(&pipes->said);
-    fd_closep(&pipes->out);
-    fd_closep(&pipes->err);
-    fd_closep(&pipes->unread);
-    *pipes = (struct link_pipes)LINK_PIPES_NONE;
-}
-
-static int make_pipe(int *ret_ours, int *ret_theirs)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    *ret_ours = fds[0];
-    *ret_theirs = fds[1];
-    return fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-/* The last quarter is for clients and for sandboxes: a kernel can be had without these. */
-static bool are_scarce(int fd)
-{
-    struct rlimit files;
-    return getrlimit(RLIMIT_NOFILE, &files) == 0 && (rlim_t)fd >= files.rlim_cur / 4 * 3;
-}
-
-int link_pipes_open(struct link_pipes *ret_ours, struct link_pipes *ret_theirs, struct err *err)
-{
-    int fds[2];
-    *ret_ours = *ret_theirs = (struct link_pipes)LINK_PIPES_NONE;
-    int r = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ? -errno : 0;
-    if (r == 0) {
-        ret_ours->channel = fds[0];
-        ret_theirs->channel = fds[1];
-        r = shutdown(fds[0], SHUT_RD) < 0 ? -errno : 0;
-    }
-    if (r == 0)
-        r = make_pipe(&ret_ours->said, &ret_theirs->said);
-    if (r == 0)
-        r = make_pipe(&ret_ours->out, &ret_theirs->out);
-    if (r == 0)
-        r = make_pipe(&ret_ours->err, &ret_theirs->err);
-    if (r == 0 && are_scarce(ret_ours->err))
-        r = -EMFILE;
-    if (r == 0 && (ret_ours->unread = fcntl(fds[1], F_DUPFD_CLOEXEC, 0)) < 0)
-        r = -errno;
-    if (r == 0)
-        return 0;
-    link_pipes_close(ret_ours);
-    link_pipes_close(ret_theirs);
-    return err_sys(err, -r, "make pipes for a kernel");
-}
 
 /*** watching ***/
 

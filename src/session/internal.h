@@ -29,7 +29,8 @@ struct sessions {
     struct pool *pool;
     struct disk *disk; /* NULL: files end with their session */
     struct timer *sweep;
-    struct look *look; /* for the ends of cells */
+    struct look *look;        /* for the ends of cells */
+    struct link_stock *stock; /* for kernels that join */
     struct session_stats stats;
     struct session_watch watch;
     void *watch_data;

@@ -230,7 +230,7 @@ static int start_kernel(struct session_ref *session, struct err *err)
 static int start_joined(struct session_ref *session, struct err *err)
 {
     struct link_pipes ours, theirs;
-    if (link_pipes_open(&ours, &theirs, err) < 0)
+    if (link_stock_take(session->sessions->stock, &ours, &theirs, err) < 0)
         return start_kernel(session, err); /* descriptors are scarce, and the agent has its own */
     const struct link_kernel_spec spec = { .joined = &ours };
     int r = have_kernel(session, &spec, err);

@@ -563,6 +563,7 @@ struct sessions *sessions_new(uv_loop_t *loop, struct engine *engine,
         sessions->disk = disk_new(loop, &options->disk, options->idle_timeout_ms);
     sessions->pool = pool_new(sessions);
     sessions->look = look_new(loop, options->busy_poll_us);
+    sessions->stock = link_stock_new(loop);
     sessions->sweep = timer_new(loop, on_sweep, sessions);
     timer_repeat(sessions->sweep, options->idle_timeout_ms / SWEEPS_PER_TIMEOUT + SWEEP_MIN_MS);
     return sessions;
@@ -591,6 +592,7 @@ void sessions_free(struct sessions *sessions)
                  left);
     timer_free(sessions->sweep);
     look_free(sessions->look);
+    link_stock_free(sessions->stock);
     disk_free(sessions->disk);
     free(sessions->buckets);
     free(sessions);

@@ -641,6 +641,70 @@ static void test_descriptors_that_are_scarce_are_left_to_others(void **state)
     CHECK_INT("nothing stays open", open_files(), count);
 }
 
+static void on_late(void *data)
+{
+    *(bool *)data = true;
+}
+
+/* The number of descriptors that a set takes up. */
+static int take_one(struct link_stock *stock)
+{
+    struct link_pipes ours, theirs;
+    struct err err = { 0 };
+    int before = open_files();
+    CHECK_INT("pipes", link_stock_take(stock, &ours, &theirs, &err), 0);
+    int made = open_files() - before;
+    assert_int_equal(write(theirs.out, "x", 1), 1);
+    char byte;
+    assert_int_equal(read(ours.out, &byte, 1), 1);
+    link_pipes_close(&ours);
+    link_pipes_close(&theirs);
+    return made;
+}
+
+static void test_pipes_are_made_ahead_once_somebody_has_taken_some(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    bool late = false;
+    struct err err = { 0 };
+    assert_int_equal(loop_begin(&loop, &err), 0);
+    int count = open_files();
+    struct link_stock *stock = link_stock_new(&loop);
+    CHECK_INT("nothing before", open_files(), count);
+    int each = take_one(stock);
+    CHECK_INT("made when they were taken", each, 9);
+    struct timer *timer = timer_new(&loop, on_late, &late);
+    timer_start(timer, 20);
+    while (!late)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    int ahead = open_files() - count;
+    assert_true(ahead >= each && ahead % each == 0);
+    for (int left = ahead; left > 0; left -= each)
+        CHECK_INT("made before", take_one(stock), 0);
+    CHECK_INT("as many as there were", open_files(), count);
+    CHECK_INT("and one more", take_one(stock), each);
+    timer_free(timer);
+    link_stock_free(stock);
+    loop_finish(&loop);
+}
+
+static void test_a_stock_closes_what_nobody_took(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct err err = { 0 };
+    int count = open_files();
+    assert_int_equal(loop_begin(&loop, &err), 0);
+    struct link_stock *stock = link_stock_new(&loop);
+    (void)take_one(stock);
+    (void)uv_run(&loop, UV_RUN_DEFAULT); /* the timer's one callback */
+    link_stock_free(stock);
+    loop_finish(&loop);
+    link_stock_free(NULL);
+    CHECK_INT("nothing stays open", open_files(), count);
+}
+
 /* Whoever drops a socket of theirs waits as long as they like. */
 static void test_a_guest_can_send_no_descriptors(void **state)
 {
@@ -747,6 +811,8 @@ int main(void)
         cmocka_unit_test(test_whoever_has_read_its_work_has_come),
         cmocka_unit_test(test_a_kernel_that_does_not_read_is_not_fed_for_ever),
         cmocka_unit_test(test_descriptors_that_are_scarce_are_left_to_others),
+        cmocka_unit_test(test_pipes_are_made_ahead_once_somebody_has_taken_some),
+        cmocka_unit_test(test_a_stock_closes_what_nobody_took),
         cmocka_unit_test(test_a_guest_can_send_no_descriptors),
         cmocka_unit_test(test_the_link_can_go_at_any_time),
         cmocka_unit_test(test_an_agent_that_speaks_for_it_is_not_believed),
