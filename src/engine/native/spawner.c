@@ -47,6 +47,8 @@ enum {
     SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
     SPARE_MS = 200,    /* at least, unless there are so many: */
     SPARE_MANY = 16,   /* far from SPARE_LEAVES, for sandboxes come and go in rows */
+    ADDED_MS = 3,      /* in which a kernel answers: the server hears of it then */
+    ADDED_MAX = 16,
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -91,6 +93,10 @@ struct spawner {
     struct zygotes zygotes;
     struct nets nets;
     bool nets_muted; /* until the next millisecond */
+    /* Slots that have got a kernel, of which the server is still to be told. */
+    unsigned added[ADDED_MAX];
+    size_t n_added;
+    uint64_t added_ms; /* since when */
     struct box boxes[WIRE_SLOTS_MAX];
 };
 
@@ -134,9 +140,7 @@ static void unwatch(struct spawner *spawner, int *fd)
 
 /*** To the server ***/
 
-/* Waits if the server is slow to read: it never waits for us. `fd` may be -1; with one this fails where guests who
- * share our uid have too many on their way. */
-static int tell(struct spawner *spawner, const struct wire_event *event, int fd)
+static int say(struct spawner *spawner, const struct wire_event *event, int fd)
 {
     int r;
     while ((r = sys_send_fds(spawner->wire, event, sizeof(*event), &fd, fd >= 0, MSG_NOSIGNAL)) < 0)
@@ -145,6 +149,23 @@ static int tell(struct spawner *spawner, const struct wire_event *event, int fd)
         else if (r != -EINTR)
             _exit(0); /* the server is gone */
     return 0;
+}
+
+/* Nobody waits for this, and whoever is woken up for it takes a processor from the kernel that it is about. */
+static void tell_added(struct spawner *spawner)
+{
+    for (size_t i = 0; i < spawner->n_added; i++)
+        (void)say(spawner,
+                  &(struct wire_event){ .kind = WIRE_KERNEL_ADDED, .slot = spawner->added[i] }, -1);
+    spawner->n_added = 0;
+}
+
+/* Waits if the server is slow to read: it never waits for us. `fd` may be -1; with one this fails where guests who
+ * share our uid have too many on their way. */
+static int tell(struct spawner *spawner, const struct wire_event *event, int fd)
+{
+    tell_added(spawner); /* before its slot can be another's */
+    return say(spawner, event, fd);
 }
 
 static int tell_about(struct spawner *spawner, const struct box *box, enum wire_event_kind kind)
@@ -482,9 +503,9 @@ static void hand_counters(struct spawner *spawner, const struct box *box)
 
 /*** Kernels ***/
 
-static void tell_kernel(struct spawner *spawner, struct box *box, int code)
+static void tell_failed(struct spawner *spawner, const struct box *box, int code)
 {
-    struct wire_event event = { .kind = code ? WIRE_KERNEL_FAILED : WIRE_KERNEL_ADDED,
+    struct wire_event event = { .kind = WIRE_KERNEL_FAILED,
                                 .slot = slot_of(spawner, box),
                                 .code = code };
     (void)tell(spawner, &event, -1);
@@ -523,7 +544,7 @@ static void add_kernel(struct spawner *spawner, struct box *box, uint32_t number
 {
     int r = order_kernel(spawner, box, number, fds, n_fds);
     if (r < 0)
-        tell_kernel(spawner, box, -r);
+        tell_failed(spawner, box, -r);
 }
 
 /* The slot may have become another's: then nobody waits for this. */
@@ -534,7 +555,15 @@ static void on_forked(unsigned slot, uint32_t ticket, int code, void *data)
     if (box->ticket != ticket)
         return;
     box->ticket = 0;
-    tell_kernel(spawner, box, code);
+    if (code) {
+        tell_failed(spawner, box, code);
+        return;
+    }
+    if (spawner->n_added == ADDED_MAX)
+        tell_added(spawner);
+    if (spawner->n_added == 0)
+        spawner->added_ms = now_ms();
+    spawner->added[spawner->n_added++] = slot;
 }
 
 static void watch_zygote(int fd, unsigned what, void *data)
@@ -655,11 +684,15 @@ static _Noreturn void loop(struct spawner *spawner)
         int wait = zygotes_tick(&spawner->zygotes, now_ms());
         if (spawner->pending && (wait < 0 || wait > TICK_MS))
             wait = TICK_MS;
+        if (spawner->n_added && (wait < 0 || wait > ADDED_MS))
+            wait = ADDED_MS;
         if (spawner->nets_muted)
             wait = 1;
         int n = epoll_wait(spawner->epoll, events, EVENTS, wait);
         for (int i = 0; i < n; i++)
             dispatch(spawner, events[i].data.u64);
+        if (spawner->n_added && now_ms() - spawner->added_ms >= ADDED_MS)
+            tell_added(spawner);
         if (spawner->nets_muted && !nets_weary(&spawner->nets, now_ms()))
             listen_to_guests(spawner, true);
         if (spawner->pending && now_ms() - ticked >= TICK_MS) {

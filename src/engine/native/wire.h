@@ -12,8 +12,8 @@
  *   WIRE_USAGE   slot               WIRE_USED     slot, usage
  *   WIRE_COUNTERS slot              WIRE_COUNTER  slot, which of them, with a descriptor to read it; one for
  *                                                 each that there is
- *   WIRE_KERNEL  slot, number,      WIRE_KERNEL_ADDED   slot: a process is on its way to the agent's door
- *                with its channel
+ *   WIRE_KERNEL  slot, number,      WIRE_KERNEL_ADDED   slot: a process is on its way to the agent's door, or
+ *                with its channel   has been for some milliseconds: nobody waits for this word
  *                and pipes
  *                                   WIRE_KERNEL_FAILED  slot, code: there is none to be had
  *   WIRE_DESTROY slot               WIRE_GONE     slot
