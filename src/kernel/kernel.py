@@ -1423,6 +1423,9 @@ SMALL_WORKSPACE = 200  # entries
 TICK = 20_000_000  # nanoseconds: more than the clock of a file system lags behind
 
 
+EMPTY_SIZE = None  # of a directory with nothing in it, where its size tells that (zygote.py)
+
+
 class Workspace:
     """Says which files below a directory a run created or changed.
 
@@ -1437,6 +1440,7 @@ class Workspace:
         self.known = {}  # path: what it was like
         self.entries = 0
         self.changed = None  # when something last came or went
+        self.size = 0  # of the directory, then
         self.empty = None  # the same, if that says that nothing has come since
 
     def begin(self, max_entries):
@@ -1467,7 +1471,7 @@ class Workspace:
         # Another change could bear the same time, for a while.
         if changed and changed >= time.clock_gettime_ns(CLOCK_REALTIME_COARSE) - TICK:
             changed = None
-        if self.entries == 0 and self.is_empty():
+        if self.entries == 0 and (self.size == EMPTY_SIZE or self.is_empty()):
             self.known, self.empty = {}, changed
             return [], True
         self.entries = 0
@@ -1503,9 +1507,10 @@ class Workspace:
     def is_still_empty(self):
         """Has nothing come since it was seen to be? A look that comes before each walk, and in each run."""
         try:
-            self.changed = os.stat(self.root).st_ctime_ns
+            status = os.stat(self.root)
+            self.changed, self.size = status.st_ctime_ns, status.st_size
         except OSError:
-            self.changed = None
+            self.changed, self.size = None, 0
         return self.changed == self.empty and self.empty is not None
 
     @staticmethod

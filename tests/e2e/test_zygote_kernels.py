@@ -263,6 +263,34 @@ def test_no_two_fresh_sandboxes_draw_the_same(warm_jar):
         assert len({str(seeds[kind]) for seeds in drawn}) == FRESH, kind
 
 
+CHANGE_OLD = """
+import glob
+for path in glob.glob("**/old.txt", recursive=True):
+    open(path, "a").write("2")
+"""
+
+
+@zygote_only
+@pytest.mark.parametrize(
+    "before, olds",
+    [
+        ("true", []),
+        ("echo 1 >old.txt", ["old.txt"]),
+        ("mkdir -p a/b; echo 1 >a/b/old.txt", ["a/b/old.txt"]),
+        ("echo 1 >x; rm x", []),
+    ],
+)
+def test_what_was_in_the_workspace_before_its_first_cell_is_not_its_own(warm_jar, before, olds):
+    """Whether there was anything a forked kernel sees without a list of it."""
+    session = warm_jar.execute(before, "bash").session
+    run = python(warm_jar, "print(open('new.txt', 'w').write('1'))", session)
+    assert [file["name"] for file in run.said["files"]] == ["new.txt"], run
+    run = python(warm_jar, CHANGE_OLD, session)
+    assert [file["name"] for file in run.said["files"]] == olds, run
+    assert is_forked(warm_jar, session)
+    warm_jar.close_session(session)
+
+
 def test_a_new_kernel_of_the_same_sandbox_draws_anew(warm_jar):
     session = python(warm_jar, "1").session
     drawn = []
