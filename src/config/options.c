@@ -437,9 +437,9 @@ const struct option config_options[] = {
                 "request on (HTTP: from the start).") },
     { SANDBOX, ENUM("kernel_rehearsal", kernel_rehearsal, enum config_rehearsal, rehearsals, "data",
         .help = "What a kernel that waits has tried before it is given away, so that the same is "
-                "quick in a session's first run. cell: a line of Python. data: also, when it has "
-                "waited for a tenth of a second, a little of numpy and pandas if they are imported, "
-                "which costs each about 20 ms of processor time and 8 MB of memory.") },
+                "quick in a session's first run. cell: a line of Python. data: also, when "
+                "nobody has come for a quarter of a second, a little of numpy and pandas if they are "
+                "imported, which costs each about 20 ms of processor time and 8 MB of memory.") },
     { SANDBOX, DURATION("pool_max_age", pool_max_age, "5m", SECOND, DAY,
         .aliases = { { PYDOCKER, PYDOCKER_VARIABLE("POOL_MAX_AGE"), "docker.pool_max_age", "5m",
                        .lenient = true } },

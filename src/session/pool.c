@@ -18,9 +18,9 @@
  * started ones are replaced by forked ones, and given away last.
  *
  * What a process touches first it copies, a page at a time, and a first line of pandas touches a thousand pages. So one
- * that has waited for a moment rehearses (`rehearses`): it runs such lines, and forgets them. Where sessions come quickly it
- * is given away before that, and nothing is wasted. One does at a time, and only when nothing is to be made or opened;
- * while it does, a call gets another.
+ * that has waited for a moment rehearses (`rehearses`): it runs such lines, and forgets them. Where sessions come quickly none
+ * does: it would take the processors from those that come next. One does at a time, and only when nothing is to be made or
+ * opened; while it does, a call gets another.
  *
  * One that is still being made may be given away, too: its client's run waits behind the warm-up, and
  * begins sooner than in a sandbox that has to be made first.
@@ -43,13 +43,13 @@ enum {
     REFILL_MS = 15,
     ENDING_MAX = 16, /* sandboxes that wait for their end, each 8 MB and more */
     TICK_MS = 1000,
-    WARM_UP_MS = 30000,  /* a first Python on a busy machine */
-    PRELOAD_MS = 120000, /* imports from a cold disk take their time */
-    REHEARSE_AFTER_MS = 100,
-    REHEARSAL_MS = 10000,   /* it takes about 20 */
-    NEARLY_READY_MS = 1000, /* one in the making for longer than this is not waited for */
-    SHRINK_MS = 30 * 1000,  /* without a miss, for one kernel less */
-    PAUSE_MIN_MS = 1000,    /* after a failure */
+    WARM_UP_MS = 30000,      /* a first Python on a busy machine */
+    PRELOAD_MS = 120000,     /* imports from a cold disk take their time */
+    REHEARSE_AFTER_MS = 250, /* in which nobody has come */
+    REHEARSAL_MS = 10000,    /* it takes about 20 */
+    NEARLY_READY_MS = 1000,  /* one in the making for longer than this is not waited for */
+    SHRINK_MS = 30 * 1000,   /* without a miss, for one kernel less */
+    PAUSE_MIN_MS = 1000,     /* after a failure */
     PAUSE_MAX_MS = 60 * 1000,
 };
 
@@ -69,6 +69,7 @@ struct pool {
     uint64_t import_ms;              /* since when */
     struct session_ref *rehearsing;  /* one of the ready; NULL: none */
     uint64_t rehearsal_ms;           /* since when */
+    uint64_t taken_ms;               /* when somebody last came */
     struct list ending; /* struct session_ref that have ended, but for their sandboxes */
     size_t n_ending;
     struct timer *refill, *rehearse, *tick;
@@ -291,7 +292,9 @@ static void rehearse_next(struct pool *pool)
     struct session_ref *session = next_to_rehearse(pool);
     if (!session || pool->rehearsing || pool->importing)
         return;
-    uint64_t waited = clock_ms() - session->last_used_ms;
+    uint64_t since =
+        session->last_used_ms > pool->taken_ms ? session->last_used_ms : pool->taken_ms;
+    uint64_t waited = clock_ms() - since;
     if (waited < REHEARSE_AFTER_MS || is_busy(pool)) {
         timer_start(pool->rehearse, REHEARSE_AFTER_MS - waited % REHEARSE_AFTER_MS);
         return;
@@ -454,6 +457,7 @@ struct session_ref *pool_take(struct pool *pool)
     if (!pool)
         return NULL;
     pool_start(pool);
+    pool->taken_ms = clock_ms();
     struct session_ref *session = find_best(pool);
     if (session && session->ahead != AHEAD_MAKING) {
         stats_of(pool)->kernel_hits++;

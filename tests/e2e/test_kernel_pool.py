@@ -323,8 +323,23 @@ def test_a_kernel_rehearses_once_it_has_waited_and_only_if_it_is_to(start):
         assert server.execute("6 * 7").said["result"] == "42"
         wait_rehearsed(server, 2 + taken)
     assert server.metric("hits_total") == 3 and server.metric("failures_total") == 0
-    time.sleep(0.5)  # several times as long as it has to wait
+    time.sleep(0.5)  # longer than it has to wait
     assert plain.metric("rehearsals_total") == 0
+
+
+def test_none_rehearses_while_sessions_come(start):
+    """It would take the processors from the next."""
+    server = start("--kernel-rehearsal", "data", "--kernel-pool-size", "4")
+    wait_rehearsed(server, 4)
+    before, last = server.metric("rehearsals_total"), time.monotonic()
+    for _ in range(12):  # for longer than one waits
+        assert server.execute("6 * 7").said["result"] == "42"
+        apart, last = time.monotonic() - last, time.monotonic()
+        if apart > 0.2:
+            pytest.skip(f"this machine is too slow for it: {apart:.2f} s for one call")
+        time.sleep(0.05)
+    assert server.metric("rehearsals_total") == before
+    wait_rehearsed(server, before + 4)
 
 
 def test_a_policy_for_imports_does_not_hinder_a_rehearsal(start):
