@@ -148,6 +148,8 @@ def test_only_the_prefix_is_shown_and_nothing_can_be_written(environments, outsi
 
 @pytest.mark.parametrize("user", ["root", "user"])
 def test_scripts_of_the_runtime_start(user):
+    if python_jar.RUNTIME.resolve().is_relative_to("/tmp"):
+        pytest.skip("its scripts name an interpreter below /tmp, of which sandboxes have their own")
     with python_jar.start(user) as jar:
         if not jar.has_libraries:
             pytest.skip("the runtime lies where this user cannot look")
