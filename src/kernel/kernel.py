@@ -1440,8 +1440,8 @@ class Workspace:
         self.known = {}  # path: what it was like
         self.entries = 0
         self.changed = None  # when something last came or went
-        self.size = 0  # of the directory, then
         self.empty = None  # the same, if that says that nothing has come since
+        self.size = 0  # of the directory, when it was last looked at
 
     def begin(self, max_entries):
         if self.entries <= SMALL_WORKSPACE and not self.is_still_empty():

@@ -48,7 +48,7 @@ enum {
     SPARE_MS = 200,    /* at least, unless there are so many: */
     SPARE_MANY = 16,   /* far from SPARE_LEAVES, for sandboxes come and go in rows */
     ADDED_MS = 3,      /* in which a kernel answers: the server hears of it then */
-    ADDED_MAX = 16,
+    ADDED_MAX = 16,    /* kernels of which it is not told yet */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
