@@ -58,10 +58,10 @@ def let_go_of_files():
     gc.collect()
 
 
-def size_of_empty(parent="/tmp"):
+def size_of_empty():
     """Of a directory without entries, if it is another than with one: so it is in a file system in memory, which /tmp is
     here and a child's workspace. To list one costs a child a dozen pages. None: sizes say nothing."""
-    place = f"{parent}/belljar-empty"
+    place = "/tmp/belljar-empty"
     try:
         os.mkdir(place)
         size = os.stat(place).st_size

@@ -676,9 +676,7 @@ def test_a_guest_still_has_no_network(offline):
 
 
 HOST_PLACES = ("/root", "/boot", "/srv", "/var/lib", "/var/log", "/etc/shadow", "/home/root")
-HOSTILE_SETUP = (
-    f"HOST_PLACES = {HOST_PLACES}"
-    + """
+HOSTILE_SETUP = """
 import os, socket, sys
 
 def attempt(function, *args):
@@ -697,7 +695,6 @@ print("PROCESSES", sorted(int(each) for each in os.listdir("/proc") if each.isdi
 sys.stdout.flush()
 sys.exit("that was all")
 """
-)
 
 
 @pytest.mark.native_only("knows that engine's root; tests/docker asks the same of containers")
@@ -712,7 +709,7 @@ def test_a_source_package_sees_nothing_of_the_host(wheelhouse):
     place.chmod(0o755)
     with tarfile.open(place / "hostile-1.0.tar.gz", "w:gz") as archive:
         for name, text in (
-            ("hostile-1.0/backend.py", HOSTILE_SETUP),
+            ("hostile-1.0/backend.py", f"HOST_PLACES = {HOST_PLACES}\n{HOSTILE_SETUP}"),
             (
                 "hostile-1.0/pyproject.toml",
                 '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
