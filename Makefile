@@ -16,12 +16,12 @@ FUZZ_SECONDS ?= 600
 # `make check` sets this: warnings stop CI, but not a user with a newer compiler.
 WERROR ?= false
 
-# ONLY: these tests of a stage, as pytest names them.
+# ONLY: these tests of a stage, as pytest or Meson names them.
 python = .cache/venv/bin/python
 pytest = env BELLJAR_BIN=$(CURDIR)/$(1)/belljar \
 	FIXTURE_BIN=$(CURDIR)/$(1)/tests/conformance/conformance-server \
 	$(python) -m pytest --junitxml=$(1)/junit/$(if $(ONLY),again/)$(notdir $(2)).xml $(or $(ONLY),$(2))
-unit = meson test -C $(1) --no-rebuild --print-errorlogs
+unit = meson test -C $(1) --no-rebuild --print-errorlogs $(if $(ONLY),--logbase again $(ONLY))
 
 all:
 	@tools/build build -Dwerror=$(WERROR) -- belljar
