@@ -1561,6 +1561,15 @@ for _feature in __import__("__future__").all_feature_names:
     FUTURE |= getattr(__import__("__future__"), _feature).compiler_flag
 CO_COROUTINE = 0x80
 
+# What needs a loop that runs, as cells of a notebook have one; and what can only do without.
+is_loopless = frozenset(("create_task", "get_running_loop")).isdisjoint
+runs_none = frozenset(("run", "run_until_complete", "run_forever", "Runner")).isdisjoint
+
+
+def is_plain(code):
+    """Does it run without an event loop?"""
+    return not code.co_flags & CO_COROUTINE and is_loopless(code.co_names)
+
 
 def is_silenced(source, last):
     """Does a semicolon follow the last expression?"""
@@ -1873,7 +1882,7 @@ class Kernel:
             self.count += 1
         if last is None:
             code, last = self.compile_tree(source, tree, name)
-        if code is None and last is not None and not last.co_flags & CO_COROUTINE:
+        if code is None and last is not None and is_plain(last):
             value = eval(last, self.namespace)
         else:
             value = self.run_codes([part for part in (code, last) if part is not None])
@@ -1915,9 +1924,11 @@ class Kernel:
         return code, last
 
     def run_codes(self, codes):
-        """The value of the last one. With one that awaits, all run in the event loop."""
+        """The value of the last one. With one that awaits or makes tasks, all run in the event loop."""
         if any(code.co_flags & CO_COROUTINE for code in codes):
             return self.run_coroutine(self.await_codes(codes))
+        if self.makes_tasks({name for code in codes for name in code.co_names}):
+            return self.run_coroutine(self.begin_tasks(codes))
         value = None
         for code in codes:
             value = eval(code, self.namespace)
@@ -1929,6 +1940,20 @@ class Kernel:
             value = eval(code, self.namespace)
             if code.co_flags & CO_COROUTINE:
                 value = await value
+        return value
+
+    def makes_tasks(self, names):
+        """By the names in a cell that does not await. Not all cells: asyncio.run() would not work any more."""
+        if is_loopless(names) or not runs_none(names):
+            return False
+        theirs = names.isdisjoint(("asyncio", "get_running_loop"))  # an API's own kind of task?
+        return not theirs or "create_task" in self.namespace
+
+    async def begin_tasks(self, codes):
+        import asyncio
+
+        value = await self.await_codes(codes)
+        await asyncio.sleep(0)  # up to where each waits for the first time
         return value
 
     def run_coroutine(self, coroutine):

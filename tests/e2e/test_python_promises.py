@@ -115,6 +115,14 @@ VALUES = {
         ],
         "'did'",
     ),
+    "a cell that does not await makes a task": (
+        [
+            "import asyncio\nasync def work(): await asyncio.sleep(0.01); return 'did'",
+            "task = asyncio.create_task(work())",
+            "await task",
+        ],
+        "'did'",
+    ),
     "asyncio.run works": ("import asyncio\nasync def f(): return 3\nasyncio.run(f())", "3"),
     "threads work": (
         "import threading\nl = []\nt = threading.Thread(target=l.append, args=(1,))\n"

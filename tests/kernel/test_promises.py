@@ -235,6 +235,37 @@ def test_top_level_await_works_and_its_loop_lasts(kernel):
     assert kernel.run("await t").text == "'late'"
 
 
+def test_tasks_are_made_by_cells_that_do_not_await(kernel):
+    kernel.run(
+        "import asyncio\nasync def later(n):\n    print('begun', n)\n    await asyncio.sleep(0.01)\n    return n"
+    )
+    first = kernel.run("t = asyncio.create_task(later(1))")
+    assert first.status == "ok" and first.stdout == "begun 1\n"
+    assert "pending" in kernel.run("asyncio.create_task(later(2))").text
+    assert kernel.run("from asyncio import create_task\nu = create_task(later(3))").status == "ok"
+    assert kernel.run("loop = asyncio.get_running_loop(); loop.is_running()").text == "True"
+    assert kernel.run("await asyncio.gather(t, u)").text == "[1, 3]"
+    failed = kernel.run("asyncio.create_task(later(4)); 1 / 0")
+    assert failed.status == "error" and failed.traceback.count("File") == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "l = asyncio.new_event_loop(); l.run_until_complete(l.create_task(asyncio.sleep(0, 7)))",
+        "async def main():\n    return await asyncio.create_task(asyncio.sleep(0, 7))\nasyncio.run(main())",
+        # An API may have tasks of its own, and run a loop for them.
+        "class Api:\n    def create_task(self):\n        return asyncio.run(asyncio.sleep(0, 7))\nApi().create_task()",
+        "api.create_task()",
+    ],
+)
+def test_cells_that_run_a_loop_of_their_own_are_in_none(shared, code):
+    shared.run(
+        "import asyncio, types\napi = types.SimpleNamespace(create_task=lambda: asyncio.run(asyncio.sleep(0, 7)))"
+    )
+    assert shared.run(code).text == "7"
+
+
 def test_functions_of_cells_have_source(shared):
     shared.run("def sourced(x):\n    return x  # a comment")
     assert "# a comment" in shared.run("import inspect; print(inspect.getsource(sourced))").stdout
@@ -613,6 +644,7 @@ def interrupt_soon(kernel, delay=0.3):
         "while True: pass",
         "import time; time.sleep(60)",
         "import asyncio; await asyncio.sleep(60)",
+        "import asyncio; asyncio.create_task(asyncio.sleep(60))\nwhile True: pass",
         "import threading; threading.Event().wait()",
         "import subprocess; subprocess.run(['sleep', '60'])",
         "!sleep 60",
