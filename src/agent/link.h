@@ -14,7 +14,7 @@
  * step; what there was of the kernel goes on with link_kernel_resume().
  *
  * A stream that breaks the protocol is closed: on_broken is called once, everything open ends with
- * an error first. All callbacks come from the loop.
+ * an error first. All callbacks come from the loop, or from link_hear().
  */
 #ifndef BELLJAR_AGENT_LINK_H
 #define BELLJAR_AGENT_LINK_H
@@ -31,6 +31,9 @@ struct link_events {
 };
 /* Takes `fd`. */
 struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
+/* Looks at once for what has come already, as the hello of an agent that was made ahead has; the loop would do it
+ * after another turn. For who has just come from the loop: on_ready may be called. */
+void link_hear(struct link *link);
 /* To an agent that has stayed: on_ready when all that ran has ended. */
 struct link *link_resume(uv_loop_t *loop, int fd, const struct link_events *events, void *data);
 /* When the stream ends, the agent stays for up to `keep_ms`, interrupts what runs, and kills it after

@@ -200,6 +200,7 @@ static void on_started(struct sandbox *sandbox, const struct err *err, void *dat
         return;
     }
     session_connect(session, sandbox, /* resumes= */ false);
+    link_hear(session->agent); /* last: whoever waits for the session may end it */
 }
 
 struct session_ref *session_new(struct sessions *sessions, const struct session_plan *plan)

@@ -404,6 +404,26 @@ static void test_an_honest_agent_is_heard(void **state)
     close_peer(&peer);
 }
 
+static void test_what_has_come_is_heard_at_once(void **state)
+{
+    (void)state;
+    struct peer peer;
+    open_peer(&peer);
+    link_hear(peer.link);
+    CHECK_STR("nothing yet", buf_str(&peer.said), "");
+    say_ready(&peer);
+    link_hear(peer.link);
+    CHECK_STR("ready", buf_str(&peer.said), "r");
+    start_all(&peer);
+    say(&peer, FRAME_STDOUT, 1, "12", 2);
+    link_hear(peer.link);
+    CHECK_STR("more", buf_str(&peer.said), "ro");
+    say(&peer, 99, 1, "", 0);
+    link_hear(peer.link);
+    CHECK("a lie ends it as ever", strchr(buf_str(&peer.said), 'b'));
+    close_peer(&peer);
+}
+
 /*** an agent that has stayed ***/
 
 static void say_idle(struct peer *peer, const struct frame_idle *idle)
@@ -733,6 +753,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_lie_ends_the_stream_and_all_that_is_open),
         cmocka_unit_test(test_an_honest_agent_is_heard),
+        cmocka_unit_test(test_what_has_come_is_heard_at_once),
         cmocka_unit_test(test_numbers_and_kernel_go_on_with_another_server),
         cmocka_unit_test(test_a_kernel_that_is_gone_is_told_from_one_that_never_was),
         cmocka_unit_test(test_a_lie_about_what_was_left_ends_the_stream),
