@@ -1,6 +1,9 @@
 /* What the server does with clients that are too many, too slow or gone, and when it ends. */
 #include "http_fixture.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -79,6 +82,16 @@ static void test_the_head_limits_hold_at_their_edge(void **state)
     CHECK_HAS(eleven, "HTTP/1.1 431");
 }
 
+/* The server has had all that was sent, or has answered. */
+static bool is_read(struct fixture *f, int fd)
+{
+    int unsent = 0;
+    struct pollfd answer = { .fd = fd, .events = POLLIN };
+    struct pollfd loop = { .fd = uv_backend_fd(&f->loop), .events = POLLIN };
+    assert_int_equal(ioctl(fd, SIOCOUTQ, &unsent), 0);
+    return poll(&answer, 1, 0) > 0 || (unsent == 0 && poll(&loop, 1, 0) == 0);
+}
+
 /* Sends all but the last byte of a body of `len` bytes. */
 static int dial_with_body(struct fixture *f, size_t len)
 {
@@ -88,7 +101,8 @@ static int dial_with_body(struct fixture *f, size_t len)
     auto_free char *body = xcalloc(1, len);
     say(f, fd, head);
     put(f, fd, body, len - 1);
-    turn_for(f, 20);
+    turn(f); /* what is watched is known to the kernel from here on */
+    WAIT_FOR(f, is_read(f, fd));
     return fd;
 }
 
