@@ -577,6 +577,8 @@ def test_kill_9_at_any_moment_leaves_only_what_the_next_start_adopts_or_removes(
     known = {note["id"] for note in notes(place).values()}
     assert set(alive) <= known
     for session in known:
-        tool(last, "clear_session", session_id=session)
+        # One that was being cleared may be found dead, a moment after its note.
+        with contextlib.suppress(*() if session in alive else (ToolError,)):
+            tool(last, "clear_session", session_id=session)
     until(lambda: not containers.names(docker), "the end of all")
-    assert notes(place) == {}
+    until(lambda: not notes(place), "the end of their notes")
