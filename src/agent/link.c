@@ -422,15 +422,14 @@ struct link *link_new(uv_loop_t *loop, int fd, const struct link_events *events,
 
 void link_hear(struct link *link)
 {
-    uv_stream_t *stream = (uv_stream_t *)&link->stream->pipe;
     uv_buf_t room;
     uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)stream, &fd) < 0)
+    if (!link->stream || uv_fileno((uv_handle_t *)&link->stream->pipe, &fd) < 0)
         return;
-    lend_memory((uv_handle_t *)stream, 0, &room);
+    lend_memory(NULL, 0, &room);
     ssize_t len = recv(fd, room.base, room.len, MSG_DONTWAIT);
     if (len > 0) /* an end, or that it is no socket, is seen from the loop */
-        received(stream, len, &room);
+        received((uv_stream_t *)&link->stream->pipe, len, &room);
 }
 
 struct link *link_resume(uv_loop_t *loop, int fd, const struct link_events *events, void *data)

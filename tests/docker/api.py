@@ -11,6 +11,7 @@ It looks at the engine from beside the server under test, so it must not share c
 import http.client
 import json
 import socket
+import time
 import urllib.parse
 
 
@@ -76,7 +77,14 @@ class Api:
 
     def containers(self, label=None):
         """All containers, running or not; `label` is "key" or "key=value"."""
-        return self.ask("GET", "/containers/json", {"all": "1", **filters(label)})
+        for attempts_left in range(9, -1, -1):
+            try:
+                return self.ask("GET", "/containers/json", {"all": "1", **filters(label)})
+            except ApiError as refusal:
+                # Podman's list fails when one of them is removed meanwhile.
+                if "container not known" not in refusal.message or not attempts_left:
+                    raise
+                time.sleep(0.1)
 
     def pid(self, container):
         """Of its first process, on the engine's host; 0: it does not run, or is not there."""
