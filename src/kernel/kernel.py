@@ -1925,10 +1925,11 @@ class Kernel:
 
     def run_codes(self, codes):
         """The value of the last one. With one that awaits or makes tasks, all run in the event loop."""
-        if any(code.co_flags & CO_COROUTINE for code in codes):
-            return self.run_coroutine(self.await_codes(codes))
-        if self.makes_tasks({name for code in codes for name in code.co_names}):
-            return self.run_coroutine(self.begin_tasks(codes))
+        if not all(map(is_plain, codes)):
+            if any(code.co_flags & CO_COROUTINE for code in codes):
+                return self.run_coroutine(self.await_codes(codes))
+            if self.makes_tasks({name for code in codes for name in code.co_names}):
+                return self.run_coroutine(self.begin_tasks(codes))
         value = None
         for code in codes:
             value = eval(code, self.namespace)
@@ -1943,11 +1944,9 @@ class Kernel:
         return value
 
     def makes_tasks(self, names):
-        """By the names in a cell that does not await. Not all cells: asyncio.run() would not work any more."""
-        if is_loopless(names) or not runs_none(names):
-            return False
+        """By the names in a cell that is not plain. Not all cells: asyncio.run() would not work any more."""
         theirs = names.isdisjoint(("asyncio", "get_running_loop"))  # an API's own kind of task?
-        return not theirs or "create_task" in self.namespace
+        return runs_none(names) and (not theirs or "create_task" in self.namespace)
 
     async def begin_tasks(self, codes):
         import asyncio
