@@ -34,21 +34,43 @@ enum { MAPS_MAX = 8192, MAPS_BYTES = 1 << 20 };
 
 struct map {
     uintptr_t begin, end, offset;
-    bool readable, writable, private, file;
+    bool readable, writable, executable, private, file;
     bool named, heap; /* named: [heap], [stack] and the like */
     bool frozen;      /* of the file that pages_freeze() makes */
     bool emptied;     /* for children, by the kernel */
 };
 
-enum { ENTRIES = HUGE / PAGE };
+enum { ENTRIES = HUGE / PAGE, WRITTEN_MAX = 64 };
 
-/* What is needed for a moment. */
-static struct {
+/* What is needed for a moment. In a mapping of its own: it is not to be frozen, nor copied by forks once it was used. */
+struct scratch {
     char text[MAPS_BYTES];
     struct map maps[MAPS_MAX];
     uint64_t entries[ENTRIES];
-} scratch __attribute__((aligned(PAGE)));
-static struct map *const maps = scratch.maps;
+    struct {
+        uintptr_t begin, end;
+    } written[WRITTEN_MAX]; /* pages that the zygote has copies of */
+};
+static struct scratch *scratch;
+static struct map *maps;
+
+static bool have_scratch(void)
+{
+    if (scratch)
+        return true;
+    void *room = mmap(NULL, sizeof(*scratch), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return false;
+    scratch = room;
+    maps = scratch->maps;
+    return true;
+}
+
+static void forget_scratch(void)
+{
+    (void)madvise(scratch, sizeof(*scratch), MADV_DONTNEED);
+}
 
 static uintptr_t number(const char **at)
 {
@@ -74,6 +96,7 @@ static struct map parse(const char *line)
     map.end = number(&at);
     map.readable = at[1] == 'r';
     map.writable = at[2] == 'w';
+    map.executable = at[3] == 'x';
     map.private = at[4] == 'p';
     at = strchr(at + 1, ' ') + 1;
     map.offset = number(&at);
@@ -85,11 +108,13 @@ static struct map parse(const char *line)
     return map;
 }
 
-/* How many there are, by address; 0 when they cannot be read whole. Nothing is mapped for it: that would
+/* How many there are, by address; 0 when they cannot be read whole. Nothing is mapped while they are: that would
  * be among what is read. */
 static size_t read_maps(void)
 {
-    char *text = scratch.text;
+    if (!have_scratch())
+        return 0;
+    char *text = scratch->text;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t len = 0, count = 0;
     ssize_t n = -1;
@@ -489,7 +514,8 @@ static int open_file(void)
 static struct {
     char *begin;
     size_t size;
-} original;
+    int fd; /* the file, sealed; in the zygote only */
+} original = { .fd = -1 };
 
 void pages_freeze(bool huge)
 {
@@ -510,7 +536,7 @@ void pages_freeze(bool huge)
         (void)munmap(view, size);
     if (fd >= 0) {
         (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-        close(fd);
+        original.fd = fd;
     }
 }
 
@@ -530,9 +556,11 @@ void pages_collapse(void)
             (void)madvise((void *)map->begin, map->end - map->begin, MADV_NOHUGEPAGE);
     }
     range.closed = true;
+    if (count)
+        forget_scratch();
 }
 
-/*** giving back ***/
+/*** who has copies of what ***/
 
 /* What /proc/self/pagemap says of a page. */
 #define PRESENT (UINT64_C(1) << 63)
@@ -540,9 +568,97 @@ void pages_collapse(void)
 
 static bool is_copied(uintptr_t at)
 {
-    uint64_t entry = scratch.entries[at % HUGE / PAGE];
+    uint64_t entry = scratch->entries[at % HUGE / PAGE];
     return (entry & PRESENT) && !(entry & OF_A_FILE);
 }
+
+static bool is_frozen(const struct map *map)
+{
+    return map->frozen && map->private && map->writable &&
+           map->offset + (map->end - map->begin) <= original.size;
+}
+
+/* From `at` on, up to the end of its huge page or of the mapping, which is returned; 0: it cannot be known. */
+static uintptr_t look(int pagemap, const struct map *map, uintptr_t at)
+{
+    uintptr_t next = (at / HUGE + 1) * HUGE, end = next < map->end ? next : map->end;
+    size_t len = (end - at) / PAGE * sizeof(uint64_t);
+    bool whole = pread(pagemap, &scratch->entries[at % HUGE / PAGE], len,
+                       (off_t)(at / PAGE * sizeof(uint64_t))) == (ssize_t)len;
+    return whole ? end : 0;
+}
+
+/*** settling ***/
+
+/* The number of pages that the zygote has copies of in a mapping, where they are side by side as one; WRITTEN_MAX: too many, or it cannot be known. */
+static size_t note_written(int pagemap, const struct map *map)
+{
+    size_t n = 0;
+    for (uintptr_t at = map->begin, end; at < map->end && n < WRITTEN_MAX; at = end) {
+        end = look(pagemap, map, at);
+        if (!end)
+            return WRITTEN_MAX;
+        for (uintptr_t page = at; page < end && n < WRITTEN_MAX; page += PAGE) {
+            if (!is_copied(page))
+                continue;
+            if (!n || scratch->written[n - 1].end != page)
+                scratch->written[n++].begin = page;
+            scratch->written[n - 1].end = page + PAGE;
+        }
+    }
+    return n;
+}
+
+/* In one step, with nothing in between that writes: it can be our own memory, or the C library's. */
+static bool leave_file(uintptr_t begin, uintptr_t end)
+{
+    size_t len = end - begin;
+    char *copy =
+        mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (copy == MAP_FAILED)
+        return false;
+    memcpy(copy, (void *)begin, len);
+    return mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) != MAP_FAILED;
+}
+
+/* As it was mapped before anything was written to it. */
+static void map_again(const struct map *map, uintptr_t begin, uintptr_t end)
+{
+    int protection = PROT_READ | PROT_WRITE | (map->executable ? PROT_EXEC : 0);
+    if (begin < end)
+        (void)mmap((void *)begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED, original.fd,
+                   (off_t)(map->offset + (begin - map->begin)));
+}
+
+static void settle(const struct map *map, size_t n_written)
+{
+    uintptr_t at = map->begin;
+    for (size_t i = 0; i < n_written; i++)
+        if (!leave_file(scratch->written[i].begin, scratch->written[i].end))
+            return; /* forks stay dearer */
+    for (size_t i = 0; i < n_written; i++) {
+        map_again(map, at, scratch->written[i].begin);
+        at = scratch->written[i].end;
+    }
+    map_again(map, at, map->end);
+}
+
+void pages_settle(void)
+{
+    int pagemap = original.fd < 0 ? -1 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    size_t count = pagemap < 0 ? 0 : read_maps();
+    for (size_t i = 0; i < count; i++) {
+        size_t n = is_frozen(&maps[i]) ? note_written(pagemap, &maps[i]) : 0;
+        if (n > 0 && n < WRITTEN_MAX)
+            settle(&maps[i], n);
+    }
+    if (pagemap < 0)
+        return;
+    close(pagemap);
+    forget_scratch();
+}
+
+/*** giving back ***/
 
 static bool has_changed(const struct map *map, uintptr_t at, uintptr_t kept)
 {
@@ -576,12 +692,13 @@ static void give_back(const struct map *map, uintptr_t begin, uintptr_t end, uin
 /* Others could write to a page between our look at it and its end. */
 static bool is_alone(void)
 {
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, scratch.text, MAPS_BYTES - 1);
-    if (fd >= 0)
-        close(fd);
-    scratch.text[n > 0 ? n : 0] = '\0';
-    return strstr(scratch.text, "\nThreads:\t1\n") != NULL;
+    int fd = have_scratch() ? open("/proc/self/status", O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, scratch->text, MAPS_BYTES - 1);
+    close(fd);
+    scratch->text[n > 0 ? n : 0] = '\0';
+    return strstr(scratch->text, "\nThreads:\t1\n") != NULL;
 }
 
 /* What is below us on the stack: nobody's any more, but for what a call may keep right below it. */
@@ -602,21 +719,14 @@ void pages_give_back(const void *kept)
         const struct map *map = &maps[i];
         if (map->named)
             give_back_stack(map);
-        if (!map->frozen || !map->private || !map->writable ||
-            map->offset + (map->end - map->begin) > original.size)
+        if (!is_frozen(map))
             continue;
-        uintptr_t end;
-        for (uintptr_t at = map->begin; at < map->end; at = end) {
-            end = (at / HUGE + 1) * HUGE < map->end ? (at / HUGE + 1) * HUGE : map->end;
-            size_t len = (end - at) / PAGE * sizeof(uint64_t);
-            if (pread(fd, &scratch.entries[at % HUGE / PAGE], len,
-                      (off_t)(at / PAGE * sizeof(uint64_t))) == (ssize_t)len)
-                give_back(map, at, end, (uintptr_t)kept / PAGE * PAGE);
-        }
+        for (uintptr_t at = map->begin, end; at < map->end && (end = look(fd, map, at)); at = end)
+            give_back(map, at, end, (uintptr_t)kept / PAGE * PAGE);
     }
     if (fd < 0)
         return;
     close(fd);
     (void)madvise(original.begin, original.size, MADV_DONTNEED);
-    (void)madvise(&scratch, sizeof(scratch), MADV_DONTNEED);
+    forget_scratch();
 }

@@ -16,7 +16,9 @@
  *                         /proc/self/maps, and text can be written to: both are the guest's own business.
  *                         What the kernel empties for children, where generators keep their state, is left out
  *   5. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
- *   6. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
+ *   6. pages_settle()     when it has served for a while: what the zygote itself writes to leaves the file. A fork copies the
+ *                         page tables of a whole mapping, most of a thousand entries, if one page of it was written to
+ *   7. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
  *                         were by then, so that a page is a copy of the file's again, and can be had from there
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
@@ -36,6 +38,8 @@ void pages_side_by_side(bool on);
 /* `huge`: the file in huge pages. One thread only. */
 void pages_freeze(bool huge);
 void pages_collapse(void);
+/* Beside processes that share our memory and only run what is in the file. */
+void pages_settle(void);
 /* With signals blocked. Beside other threads nothing happens. The page of `kept`, and those next to it, stay: the thread's
  * own memory, to which the kernel writes at any time (rseq(2)). */
 void pages_give_back(const void *kept);

@@ -1,6 +1,6 @@
 /*
  * A zygote's memory as its children see it. What the kernel empties for children stays empty when the rest is frozen:
- * random generators keep their state there.
+ * random generators keep their state there. What the zygote writes to later leaves the file, and nothing else does.
  */
 #include "check.h"
 
@@ -18,7 +18,7 @@
 #define MAP_DROPPABLE 8 /* Linux 6.11 */
 #endif
 
-enum { PAGE_BYTES = 4096, DRAWN = 16 };
+enum { PAGE_BYTES = 4096, DRAWN = 16, ROW = 5 };
 
 /* What the C library asks of the kernel for getrandom() without a call of the system. */
 struct state_params {
@@ -28,6 +28,7 @@ typedef ssize_t draw_fn(void *out, size_t len, unsigned flags, void *state, size
 
 static struct {
     unsigned char *ordinary, *wiped, *droppable; /* the last is NULL where the kernel has none */
+    unsigned char *row;                          /* of ROW pages */
     draw_fn *draw;
     void *state;
     size_t state_len;
@@ -38,14 +39,14 @@ struct seen {
     bool frozen;
 };
 
-static unsigned char *new_page(int flags)
+static unsigned char *new_pages(int flags, size_t count)
 {
-    unsigned char *page =
-        mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
-    if (page == MAP_FAILED)
+    size_t len = count * PAGE_BYTES;
+    unsigned char *pages = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
+    if (pages == MAP_FAILED)
         return NULL;
-    memset(page, 0xab, PAGE_BYTES);
-    return page;
+    memset(pages, 0xab, len);
+    return pages;
 }
 
 static void open_generator(void)
@@ -109,10 +110,11 @@ static struct seen look(void)
 static void what_the_kernel_empties_is_not_frozen(void **state)
 {
     (void)state;
-    memory.ordinary = new_page(MAP_PRIVATE);
-    memory.wiped = new_page(MAP_PRIVATE);
-    memory.droppable = new_page(MAP_DROPPABLE);
-    assert_true(memory.ordinary && memory.wiped);
+    memory.ordinary = new_pages(MAP_PRIVATE, 1);
+    memory.wiped = new_pages(MAP_PRIVATE, 1);
+    memory.droppable = new_pages(MAP_DROPPABLE, 1);
+    memory.row = new_pages(MAP_PRIVATE, ROW);
+    assert_true(memory.ordinary && memory.wiped && memory.row);
     assert_int_equal(madvise(memory.wiped, PAGE_BYTES, MADV_WIPEONFORK), 0);
     open_generator();
     pages_gather();
@@ -127,10 +129,47 @@ static void what_the_kernel_empties_is_not_frozen(void **state)
     CHECK_INT("it is its own still", *memory.wiped, 0xab);
 }
 
+/* What the child finds there, or -1. */
+static int of_a_child(const unsigned char *at)
+{
+    int status;
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0)
+        _exit(*at);
+    assert_int_equal(waitpid((pid_t)pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Of the memory that the other test has frozen. */
+static void what_is_written_to_leaves_the_file(void **state)
+{
+    (void)state;
+    unsigned char *written[] = { memory.row + PAGE_BYTES, memory.row + (ROW - 1) * PAGE_BYTES };
+    for (size_t i = 0; i < ROW; i++)
+        assert_true(is_of_the_file(memory.row + i * PAGE_BYTES));
+    for (int again = 0; again < 2; again++) {
+        *written[0] = (unsigned char)(0xc0 + again);
+        *written[1] = (unsigned char)(0xd0 + again);
+        pages_settle();
+        CHECK("one is not of it", !is_of_the_file(written[0]));
+        CHECK("nor is the other", !is_of_the_file(written[1]));
+        CHECK("what is beside them is", is_of_the_file(memory.row) &&
+                                            is_of_the_file(memory.row + 2 * PAGE_BYTES) &&
+                                            is_of_the_file(memory.row + 3 * PAGE_BYTES));
+        CHECK_INT("its value", *written[0], 0xc0 + again);
+        CHECK_INT("the other's", of_a_child(written[1]), 0xd0 + again);
+        CHECK_INT("behind it", written[0][1], 0xab);
+        CHECK_INT("and between", of_a_child(memory.row + 2 * PAGE_BYTES), 0xab);
+    }
+    memory.row[2 * PAGE_BYTES] = 1;
+    CHECK_INT("what is left can be written to", of_a_child(memory.row + 2 * PAGE_BYTES), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_kernel_empties_is_not_frozen),
+        cmocka_unit_test(what_is_written_to_leaves_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
