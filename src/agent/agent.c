@@ -438,8 +438,10 @@ static int take_announcement(const struct frame *frame)
     if (frame_run_get(frame, &spec) < 0 || frame->number <= agent.last_number)
         return -EPROTO;
     agent.last_number = frame->number;
-    if (frame->type == FRAME_RUN)
+    if (frame->type == FRAME_RUN) {
+        kernel_dismiss_stand_in(&agent.kernel);
         return run_announce(&agent.run, frame->number, &spec);
+    }
     run_unprepare(&agent.run);
     agent.talk = (struct talk){ 0 };
     return kernel_announce(&agent.kernel, frame->number, &spec);

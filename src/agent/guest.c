@@ -203,8 +203,6 @@ static const struct step to_guest[] = {
  * its signals as it wants them, and dies with pid 1 as everybody does; a death signal would come when its
  * first parent, which is nobody, exits. */
 static const struct step to_joined[] = {
-    { "lead session", lead_session },
-    { "become subreaper", keep_orphans },
     { "limits", set_limits },
     { "empty bounding set", empty_bounding_set },
     { "become guest", become_guest },
@@ -212,6 +210,11 @@ static const struct step to_joined[] = {
     { "become undumpable", be_undumpable },
     { "enter directory", enter_workspace },
     { "load filter", load_filter },
+};
+/* What is a process's own and no child's. */
+static const struct step to_leader[] = {
+    { "lead session", lead_session },
+    { "become subreaper", keep_orphans },
 };
 
 static int run_steps(const struct config *config, const struct step *steps, size_t count,
@@ -364,4 +367,9 @@ int guest_enter(const struct config *config, int in_fd, int out_fd)
 int guest_join(const struct config *config, const char **ret_step)
 {
     return RUN_STEPS(config, to_joined, ret_step);
+}
+
+int guest_lead(const struct config *config, const char **ret_step)
+{
+    return RUN_STEPS(config, to_leader, ret_step);
 }

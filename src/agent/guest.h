@@ -45,12 +45,14 @@ enum { GUEST_IN = 3, GUEST_OUT = 4, GUEST_WORKSPACE = 5 };
 int guest_enter(const struct config *config, int in_fd, int out_fd);
 
 /* For a process from outside that has entered the sandbox's namespaces and cgroups, with every
- * capability there, and wants to be a kernel: makes it the guest's, in the workspace, its orphans' parent,
- * undumpable, under the filter. 0; or -errno and where in *ret_step: it must end then. */
+ * capability there, and wants to be a kernel: makes it the guest's, in the workspace, undumpable, under the
+ * filter. 0; or -errno and where in *ret_step: it must end then. */
 int guest_join(const struct config *config, const char **ret_step);
+/* The rest, before or after that: leads a session, and is its orphans' parent. Children do not inherit it. */
+int guest_lead(const struct config *config, const char **ret_step);
 /* Makes fds[i] descriptor first + i, in spite of overlaps, and closes all behind them. -1 entries
  * are left closed. */
-enum { GUEST_PLACES_MAX = 6 };
+enum { GUEST_PLACES_MAX = 7 };
 int guest_place(const int *fds, int count, int first);
 /* Nothing that is executed gets a capability. `may`: we hold CAP_SETPCAP, so a failure counts. */
 int guest_empty_bounding_set(bool may);

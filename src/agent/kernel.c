@@ -5,11 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <time.h>
 
-enum { ASK_LATE_MS = 3 }; /* before the server is woken up for nothing else */
+enum {
+    ASK_LATE_MS = 3, /* before the server is woken up for nothing else */
+    YIELDS = 100,    /* to somebody who has nothing left to do but end */
+};
 
 /* Nanoseconds of the process, and in ticks those of the children it has waited for. */
 static uint64_t cpu_time(const struct relay *relay)
@@ -79,6 +84,7 @@ static void await(struct kernel *kernel)
 static void launch(struct kernel *kernel)
 {
     struct process process;
+    kernel_dismiss_stand_in(kernel);
     if (!order_launch(&kernel->order, /* with_channel= */ true, &process))
         return;
     kernel->pid = kernel->session = process.pid;
@@ -189,6 +195,7 @@ void kernel_alone(struct kernel *kernel)
 static void take_in(struct kernel *kernel, pid_t pid)
 {
     kernel->join_ns = 0;
+    kernel->stand_in = 0; /* it has gone before its child came */
     kernel->pid = kernel->session = pid;
     if (kernel->interrupt_later)
         kernel_interrupt(kernel);
@@ -226,7 +233,9 @@ static void look_at_door(struct kernel *kernel)
 {
     struct visitor visitor;
     while (order_hear(&kernel->order, &visitor)) {
-        if (is_early(kernel, &visitor))
+        if (visitor.stand_in)
+            kernel->stand_in = visitor.stand_in;
+        else if (is_early(kernel, &visitor))
             kernel->early = visitor;
         else if (is_awaited(kernel) && (visitor.number == kernel->number || !visitor.number))
             judge(kernel, &visitor);
@@ -235,6 +244,18 @@ static void look_at_door(struct kernel *kernel)
     }
     if (is_awaited(kernel) && kernel->early.number == kernel->number)
         judge(kernel, &kernel->early);
+}
+
+/* It waits for a word, or has one; it runs nothing of a guest's, and whoever is to be the kernel in its place has not come
+ * either. No number has been used twice yet. */
+void kernel_dismiss_stand_in(struct kernel *kernel)
+{
+    if (kernel->order.config->door_fd < 0)
+        return;
+    look_at_door(kernel);
+    for (int i = 0; kernel->stand_in > 1 && kill(kernel->stand_in, SIGKILL) == 0; i++)
+        (void)(i < YIELDS ? sched_yield() : poll(NULL, 0, 1));
+    kernel->stand_in = 0;
 }
 
 bool kernel_may_know(struct kernel *kernel, pid_t pid)
@@ -306,10 +327,11 @@ static void finish(struct kernel *kernel)
 
 void kernel_poll(struct kernel *kernel, struct pollset *set)
 {
-    /* Not when the engine has closed it: poll() would tell that again and again. */
+    /* Not when the engine has closed it: poll() would tell that again and again. Nor before there was a kernel: of a
+     * stand-in it is enough to know when somebody is about to start something. */
     kernel->door_shut |= kernel->door_ready & (POLLHUP | POLLERR);
-    pollset_add(set, kernel->order.config->door_fd, kernel->door_shut ? 0 : POLLIN,
-                &kernel->door_ready);
+    bool watched = kernel->number && !kernel->door_shut;
+    pollset_add(set, kernel->order.config->door_fd, watched ? POLLIN : 0, &kernel->door_ready);
     if (kernel->state == KERNEL_FLUSHING)
         relay_poll_last(&kernel->relay, set);
     if (kernel->state != KERNEL_GOING)

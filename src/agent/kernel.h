@@ -38,6 +38,7 @@ struct kernel {
     short door_ready;
     bool door_shut;
     struct visitor early; /* has come before its frames have */
+    pid_t stand_in;       /* waits to have the first kernel as its child; 0: nobody does */
     bool interrupt_later; /* as soon as it has come */
 
     pid_t pid;     /* 0: none yet, none, or reaped */
@@ -67,6 +68,8 @@ void kernel_kill(struct kernel *kernel);
 /* It has to go for a reason that the exit frame tells. */
 void kernel_give_up(struct kernel *kernel, int code, const char *why);
 
+/* Before anything of the guest's is started but a kernel that joins: no stand-in is left when it returns. */
+void kernel_dismiss_stand_in(struct kernel *kernel);
 /* A dead child that nobody knows: true when it is to be kept until frames tell that it is the kernel. */
 bool kernel_may_know(struct kernel *kernel, pid_t pid);
 /* True when the process was the kernel. */

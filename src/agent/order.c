@@ -220,6 +220,8 @@ bool order_hear(const struct order *order, struct visitor *ret)
     if (n <= 0) /* the engine holds the other end for as long as there is a sandbox */
         return false;
     *ret = (struct visitor){ .code = EPROTO, .step = "hear from the door" };
+    if (n == (ssize_t)sizeof(note) && note.magic == DOOR_STAND_IN)
+        ret->stand_in = (pid_t)note.number;
     if (n != (ssize_t)sizeof(note) || note.magic != DOOR_MAGIC)
         return true;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);

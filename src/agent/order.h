@@ -46,6 +46,7 @@ bool order_launch(struct order *order, bool with_channel, struct process *ret);
 /* Who has come to the door (door.h), as far as is known: its pid is 0, or one that the system vouches for. */
 struct visitor {
     pid_t pid;
+    pid_t stand_in;  /* a process that waits, of which this is all that is said; else 0 */
     uint32_t number; /* of the kernel that it wants to be; 0: what it said makes no sense */
     int code;        /* 0, or why it cannot be */
     char step[60];

@@ -41,16 +41,18 @@ static inline int sys_close_range(unsigned first, unsigned last)
 
 #define SYS_CLONE_INTO_CGROUP UINT64_C(0x200000000)
 
+struct sys_birth {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+        set_tid_size, cgroup;
+};
+
 /* Like fork(), but the C library does not learn of it. */
 static inline pid_t sys_clone(uint64_t flags, int exit_signal, int cgroup_fd)
 {
-    struct {
-        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
-            set_tid_size, cgroup;
-    } args = { .flags = flags,
-               .exit_signal = (uint64_t)exit_signal,
-               .cgroup = (uint64_t)cgroup_fd };
-    long r = syscall(SYS_clone3, &args, sizeof(args));
+    const struct sys_birth birth = { .flags = flags,
+                                     .exit_signal = (uint64_t)exit_signal,
+                                     .cgroup = (uint64_t)cgroup_fd };
+    long r = syscall(SYS_clone3, &birth, sizeof(birth));
     return r < 0 ? -errno : (pid_t)r;
 }
 

@@ -465,6 +465,11 @@ struct engine_pending *broker_start(struct broker *broker, const struct sandbox_
     return &pending->base;
 }
 
+bool broker_hurries(const struct broker *broker)
+{
+    return !list_empty(&broker->waiting);
+}
+
 void broker_cancel(struct broker *broker, struct engine_pending *base)
 {
     struct pending *pending = container_of(base, struct pending, base);

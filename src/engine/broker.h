@@ -51,6 +51,8 @@ void broker_cancel(struct broker *broker, struct engine_pending *pending);
 
 void broker_made(struct broker *broker, const struct sandbox_plan *plan, struct sandbox *sandbox);
 void broker_failed(struct broker *broker, const struct sandbox_plan *plan, const struct err *err);
+/* Somebody waits for one that is being made. */
+bool broker_hurries(const struct broker *broker);
 /* There may be a place for another now. */
 void broker_pump(struct broker *broker);
 /* There will be no more: whoever waits or comes hears why; what is nobody's is discarded. */

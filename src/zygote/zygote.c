@@ -10,11 +10,14 @@
 #include "agent/door.h"
 #include "agent/guest.h"
 #include "zygote/pages.h"
+#include "zygote/stand_in.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -39,6 +42,7 @@ enum { KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS }; /* input, output, errors; then the 
 enum { CHANNEL = 3 };                        /* requests; behind it, what it says */
 enum { HIDDEN = 1000 };                      /* kernel.py: copies of all of them */
 enum { IDLE_US = 300000 }; /* without a request; then kernel.py gives memory back */
+enum { SETTLED_EARLY = 2, SETTLED_LATE = 64 }; /* after so many orders pages_settle() */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
 static struct {
@@ -65,6 +69,9 @@ static struct {
     const char *imported; /* of zygote_prepare() */
 
     volatile int forked; /* by C1, which shares this memory: a pid or -errno */
+
+    int life;       /* for stand-ins; -1: there are none */
+    jmp_buf kernel; /* where their children go on */
 } zygote;
 
 /*** at the start ***/
@@ -207,37 +214,55 @@ static int limit_data(uint64_t bytes)
     return bytes == AGENT_LIMIT_KEEP || setrlimit(RLIMIT_DATA, &limit) == 0 ? 0 : -errno;
 }
 
-/* What an order brings, in this order; cgroups follow. */
-enum { AGENT_PIDFD, DOOR, KERNEL_OUT, KERNEL_ERR, KERNEL_CHANNEL, KERNEL_SAID, GUEST_CGROUPS };
+/* What an order brings, in this order; the kernel's or the lane, then cgroups. */
+enum { AGENT_PIDFD, DOOR, REST };
+enum { KERNEL_OUT = REST, KERNEL_ERR, KERNEL_CHANNEL, KERNEL_SAID };
+enum { LANE = REST };
+
+static int cgroups_at(const struct zygote_order *order)
+{
+    return REST + (order->stand_in ? 1 : ZYGOTE_KERNEL_FDS);
+}
 
 /* The kernel's own descriptors, and the door behind them. Where the latter was stays as it was if this fails. */
-static int place_descriptors(const int *fds, int *door)
+static int place_kernel(const int *fds, int null, int *door)
 {
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null < 0)
-        return -errno;
     const int placed[KERNEL_FDS + 1] = {
         null, fds[KERNEL_OUT], fds[KERNEL_ERR], fds[KERNEL_CHANNEL], fds[KERNEL_SAID], fds[DOOR]
     };
     int r = guest_place(placed, KERNEL_FDS + 1, 0);
     *door = r < 0 ? *door : KERNEL_FDS;
-    const struct timeval longest = { .tv_usec = IDLE_US };
-    if (r == 0 && setsockopt(CHANNEL, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest)) < 0)
-        r = -errno;
     return r;
 }
 
-/* From a copy of the zygote to a guest of the sandbox, with nothing open but 0 to 3 and *door. */
+static int place_stand_in(const int *fds, int null, int *door)
+{
+    const int placed[STAND_IN_FDS] = { null, null, null, fds[LANE], fds[DOOR], zygote.life };
+    int r = guest_place(placed, STAND_IN_FDS, 0);
+    *door = r < 0 ? *door : STAND_IN_DOOR;
+    return r;
+}
+
+static int place_descriptors(const struct zygote_order *order, const int *fds, int *door)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0)
+        return -errno;
+    return order->stand_in ? place_stand_in(fds, null, door) : place_kernel(fds, null, door);
+}
+
+/* From a process of the zygote's to a guest of the sandbox, with nothing open but what it is to have and *door. */
 static int become_guest(const struct zygote_order *order, const int *fds, int *door,
                         const char **ret_step)
 {
-    *ret_step = "tell from the zygote"; /* some detect a fork by comparing numbers */
-    if (getpid() == zygote.pid)
-        return -EEXIST;
+    *ret_step = "signals"; /* for the zygote they end without a trace */
+    if (signal(SIGCHLD, SIG_DFL) == SIG_ERR)
+        return -errno;
     /* The opener of `tasks` is the spawner, whose uid is still ours: v1 wants that. */
+    const int *cgroups = &fds[cgroups_at(order)];
     *ret_step = "join cgroup";
     for (uint32_t i = 0; order->setup.cgroup == AGENT_CGROUP_V1 && i < order->setup.n_cgroups; i++)
-        if (write(fds[GUEST_CGROUPS + i], "0", 1) != 1)
+        if (write(cgroups[i], "0", 1) != 1)
             return -errno;
     *ret_step = "enter namespaces";
     if (setns(fds[AGENT_PIDFD], (int)zygote.setup.namespaces) < 0)
@@ -246,13 +271,26 @@ static int become_guest(const struct zygote_order *order, const int *fds, int *d
     if (zygote.setup.has_landlock && syscall(SYS_landlock_restrict_self, ZYGOTE_LANDLOCK_FD, 0) < 0)
         return -errno;
     *ret_step = "descriptors";
-    int r = place_descriptors(fds, door);
+    int r = place_descriptors(order, fds, door);
     if (r < 0)
         return r;
     *ret_step = "limits";
     r = limit_data(order->limit_data);
-    if (r == 0)
-        r = guest_join(&zygote.config, ret_step);
+    return r < 0 ? r : guest_join(&zygote.config, ret_step);
+}
+
+/* What is each kernel's own. */
+static int be_one(const char **ret_step)
+{
+    const struct timeval longest = { .tv_usec = IDLE_US };
+    (void)syscall(SYS_set_robust_list, zygote.robust_list, zygote.robust_len);
+    *ret_step = "tell from the zygote"; /* some detect a fork by comparing numbers */
+    if (getpid() == zygote.pid)
+        return -EEXIST;
+    *ret_step = "descriptors";
+    if (setsockopt(CHANNEL, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest)) < 0)
+        return -errno;
+    int r = guest_lead(&zygote.config, ret_step);
     if (r < 0)
         return r;
     *ret_step = "seed generators";
@@ -278,24 +316,25 @@ static bool is_awaited(void)
     return poll(&channel, 1, 0) == 0;
 }
 
-/* C1 until that has ended, and then the agent, which knows its own children only. */
+/* C1 or the stand-in until that has ended, and then the agent, which knows its own children only. And while the first
+ * lives, which shares the zygote's memory, nothing of a guest's may run. */
 static void wait_for_parent(void)
 {
     for (int i = 0; getppid() != 1; i++)
         (void)(i < YIELDS ? sched_yield() : poll(NULL, 0, 1));
 }
 
-static void be_kernel(const struct zygote_order *order, const int *fds)
+/* `r`: what has failed at `step`, or 0. */
+static void be_kernel(uint32_t number, int door, int r, const char *step)
 {
-    const char *step = "";
-    int door = fds[DOOR];
-    int r = become_guest(order, fds, &door, &step);
+    if (r == 0)
+        r = be_one(&step);
     wait_for_parent();
     if (r < 0)
-        (void)leave_note(door, order->number, -r, step); /* nobody listens any more: fine */
-    if (r < 0 || !is_awaited() || !leave_note(door, order->number, 0, ""))
+        (void)leave_note(door, number, -r, step); /* nobody listens any more: fine */
+    if (r < 0 || !is_awaited() || !leave_note(door, number, 0, ""))
         _exit(127);
-    (void)close(door);
+    (void)sys_close_range(KERNEL_FDS, ~0U); /* the door, and the lane of a stand-in's child */
     /* As exec would leave it; there is nothing to protect any more. */
     (void)prctl(PR_SET_DUMPABLE, 1);
     (void)prctl(PR_SET_NAME, zygote.name);
@@ -323,20 +362,22 @@ void zygote_give_back(void)
 
 /*** the parent ***/
 
+/* What is asked for. */
+struct asked {
+    const struct zygote_order *order;
+    const int *fds;
+};
+
 /* Like fork(); exit_signal and tid as glibc does it. */
 static pid_t fork_child(const struct zygote_order *order, const int *fds)
 {
-    struct {
-        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
-            set_tid_size, cgroup;
-    } args = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
-               .child_tid = (uintptr_t)zygote.tid_address,
-               .exit_signal = SIGCHLD };
-    if (order->setup.cgroup == AGENT_CGROUP_V2) {
-        args.flags |= UINT64_C(0x200000000); /* CLONE_INTO_CGROUP */
-        args.cgroup = (uint64_t)fds[GUEST_CGROUPS];
-    }
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    bool v2 = order->setup.cgroup == AGENT_CGROUP_V2;
+    const struct sys_birth birth = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |
+                                              (v2 ? SYS_CLONE_INTO_CGROUP : 0),
+                                     .child_tid = (uintptr_t)zygote.tid_address,
+                                     .exit_signal = SIGCHLD,
+                                     .cgroup = v2 ? (uint64_t)fds[cgroups_at(order)] : 0 };
+    long pid = syscall(SYS_clone3, &birth, sizeof(birth));
     return pid < 0 ? -errno : (pid_t)pid;
 }
 
@@ -358,8 +399,34 @@ static bool fork_into(const struct zygote_order *order, const int *fds)
         return false;
     }
     while (waitpid(between, NULL, __WALL) < 0 && errno == EINTR)
-        ;
+        ; /* until there is no such child */
     return false;
+}
+
+/* In the stand-in, before it waits. */
+static int be_stand_in(void *data)
+{
+    const struct asked *asked = data;
+    const char *step = "";
+    int door = asked->fds[DOOR];
+    (void)prctl(PR_SET_NAME, "belljar-standin");
+    int r = become_guest(asked->order, asked->fds, &door, &step);
+    const struct door_note note = { .magic = DOOR_STAND_IN, .number = (uint32_t)getpid() };
+    if (r == 0 && send(door, &note, sizeof(note), MSG_NOSIGNAL) != (ssize_t)sizeof(note))
+        r = -errno; /* whom the agent does not know must not be */
+    return r;
+}
+
+static int make_stand_in(const struct zygote_order *order, const int *fds)
+{
+    struct asked asked = { order, fds };
+    bool v2 = order->setup.cgroup == AGENT_CGROUP_V2;
+    const struct stand_in_plan plan = { .cgroup = v2 ? fds[cgroups_at(order)] : -1,
+                                        .prepare = be_stand_in,
+                                        .data = &asked,
+                                        .kernel = zygote.kernel,
+                                        .tid_address = zygote.tid_address };
+    return stand_in_make(&plan);
 }
 
 static void tell(uint32_t kind, uint32_t ticket, int code, const char *text)
@@ -389,7 +456,7 @@ static int next_order(struct zygote_order *ret, int fds[ZYGOTE_FDS_MAX])
             continue;
         int count = n == (ssize_t)sizeof(*ret) ? take_fds(&message, fds, ZYGOTE_FDS_MAX) : -1;
         if (count < 0 || ret->magic != ZYGOTE_MAGIC || ret->setup.n_cgroups > AGENT_CGROUPS_MAX ||
-            count != GUEST_CGROUPS + (int)ret->setup.n_cgroups)
+            count != cgroups_at(ret) + (int)ret->setup.n_cgroups)
             _exit(0); /* the spawner's end, or not the spawner */
         return count;
     }
@@ -405,8 +472,12 @@ static void close_all(const int *fds, int count)
         close(fds[i]);
 }
 
+/* True in a kernel only. */
 static bool obey(const struct zygote_order *order, const int *fds)
 {
+    zygote.forked = -ENOSYS;
+    if (order->stand_in && zygote.life < 0)
+        return false;
     zygote.forked = -ENOMEM;
     if (order->limit_data != AGENT_LIMIT_KEEP && order->limit_data < 2 * zygote.data_bytes)
         return false; /* what was imported alone would use up the limit */
@@ -415,10 +486,30 @@ static bool obey(const struct zygote_order *order, const int *fds)
         zygote.forked = -errno;
         return false;
     }
-    if (fork_into(order, fds))
+    if (order->stand_in)
+        zygote.forked = make_stand_in(order, fds);
+    else if (fork_into(order, fds))
         return true;
     (void)setns(zygote.own_pid_ns, CLONE_NEWPID); /* or the sandbox's would outlive it */
     return false;
+}
+
+static void serve(void)
+{
+    struct zygote_order order;
+    int fds[ZYGOTE_FDS_MAX];
+    int count = next_order(&order, fds);
+    for (unsigned orders = 1; !obey(&order, fds); orders++) {
+        close_all(fds, count);
+        if (orders == SETTLED_EARLY || orders == SETTLED_LATE)
+            pages_settle();
+        tell(ZYGOTE_FORKED, order.ticket, zygote.forked < 0 ? -zygote.forked : 0, "");
+        count = next_order(&order, fds);
+    }
+    const char *step = "";
+    int door = fds[DOOR];
+    int r = become_guest(&order, fds, &door, &step);
+    be_kernel(order.number, door, r, step);
 }
 
 /* Returns in children only, as kernels that have not run anything. */
@@ -429,19 +520,15 @@ int zygote_serve(void)
         pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
+    if (stand_ins_open(&zygote.life) < 0)
+        zygote.life = -1;
     uint64_t data = own_data();
     zygote.frozen_bytes = data > zygote.data_bytes ? data - zygote.data_bytes : 0;
+    (void)signal(SIGCHLD, SIG_IGN); /* or who was a stand-in would wait to be reaped */
     tell(ZYGOTE_READY, 0, 0, zygote.imported);
-    for (;;) {
-        struct zygote_order order;
-        int fds[ZYGOTE_FDS_MAX];
-        int count = next_order(&order, fds);
-        if (obey(&order, fds)) {
-            (void)syscall(SYS_set_robust_list, zygote.robust_list, zygote.robust_len);
-            be_kernel(&order, fds);
-            return hide_descriptors() ? 0 : NOT_HIDDEN;
-        }
-        close_all(fds, count);
-        tell(ZYGOTE_FORKED, order.ticket, zygote.forked < 0 ? -zygote.forked : 0, "");
-    }
+    if (_setjmp(zygote.kernel))
+        be_kernel(stand_in_number(), KERNEL_FDS, 0, "");
+    else
+        serve();
+    return hide_descriptors() ? 0 : NOT_HIDDEN;
 }

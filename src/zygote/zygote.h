@@ -7,6 +7,7 @@
  *               line of Python, except in children
  *   zygote.c    that function, in a shared object: waits for orders, forks, and makes each child a guest
  *               of its sandbox by the agent's own code (agent/guest.h)
+ *   stand_in.c  children that are made before there is anything to do for them
  *
  * All of it is embedded in belljar and lies at ZYGOTE_DIRECTORY of the template root, where sandboxes
  * mount something else. The zygote is started as `python -u ZYGOTE_DIRECTORY/zygote.py MODULE…` with
@@ -25,6 +26,14 @@
  *     └─ event: C2 is there, or why not
  *
  * C1 shares the zygote's memory and does nothing but fork, so the price is that of one fork.
+ *
+ * A stand-in (stand_in.h) is a C1 that becomes the guest itself, while nobody waits, and forks when it is told to. Its order
+ * comes with a *lane*, a SOCK_SEQPACKET whose other end the server gets with the sandbox:
+ *
+ *   server → stand-in   struct zygote_call, and by SCM_RIGHTS what becomes descriptors 1 to 4 of the kernel
+ *   stand-in → server   int32_t: 0, there is one; or an errno value. Then it ends
+ *
+ * It ends without a word when the zygote does. Whoever finds the lane closed orders a kernel of the zygote that is there.
  */
 #ifndef BELLJAR_ZYGOTE_H
 #define BELLJAR_ZYGOTE_H
@@ -39,7 +48,7 @@ enum {
     ZYGOTE_LANDLOCK_FD = 5,
 };
 
-enum { ZYGOTE_MAGIC = 0x4547595a, ZYGOTE_VERSION = 2, ZYGOTE_TEXT_MAX = 244 };
+enum { ZYGOTE_MAGIC = 0x4547595a, ZYGOTE_VERSION = 3, ZYGOTE_TEXT_MAX = 244 };
 
 struct zygote_setup {
     uint32_t magic, version;
@@ -52,21 +61,27 @@ struct zygote_setup {
 };
 
 /* With it, by SCM_RIGHTS: a pidfd of the agent, the sandbox's end of the door, what becomes descriptors 1 to 4
- * of the kernel, and as many descriptors of the guest's cgroup as setup.n_cgroups says, opened by the
- * spawner. */
+ * of the kernel or the stand-in's end of its lane, and as many descriptors of the guest's cgroup as setup.n_cgroups
+ * says, opened by the spawner. */
 struct zygote_order {
     uint32_t magic;
     uint32_t ticket;          /* comes back with the answer */
-    uint32_t number, unused;  /* of the kernel, for its note at the door */
+    uint32_t stand_in;        /* 1: that; 0: a kernel */
+    uint32_t number;          /* of the kernel, for its note at the door */
     struct agent_setup setup; /* as the agent got it; n_filter, env_len and has_door do not count */
     uint64_t limit_data; /* RLIMIT_DATA, where no cgroup bounds memory; else AGENT_LIMIT_KEEP */
 };
 enum { ZYGOTE_KERNEL_FDS = 4, ZYGOTE_FDS_MAX = 2 + ZYGOTE_KERNEL_FDS + AGENT_CGROUPS_MAX };
 
+struct zygote_call {
+    uint32_t magic;
+    uint32_t number;
+};
+
 enum zygote_event_kind {
     ZYGOTE_READY = 1, /* the first event; text: what was imported */
     ZYGOTE_UNFIT,     /* instead, and the last: this interpreter cannot be one; text: why */
-    ZYGOTE_FORKED,    /* ticket, code: 0 or errno */
+    ZYGOTE_FORKED,    /* ticket, code: 0 or errno; a stand-in waits by then */
 };
 
 struct zygote_event {

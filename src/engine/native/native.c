@@ -13,6 +13,7 @@
 #include "engine/broker.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/sys.h"
+#include "zygote/zygote.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,7 +27,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CLOSE_MS = 5000 }; /* how long engine_close() waits for the keeper */
+enum {
+    CLOSE_MS = 5000, /* how long engine_close() waits for the keeper */
+    LANE_MS = 3, /* in which a kernel answers; until it does nobody asks for its stand-in's word */
+};
 
 enum slot_state { SLOT_FREE, SLOT_CREATING, SLOT_LIVE, SLOT_LEAVING };
 
@@ -42,6 +46,8 @@ struct box {
     int counters[CGROUP_COUNTERS]; /* descriptors, -1: not there (yet) */
     sandbox_added_fn *on_added;    /* NULL: nobody waits for a kernel */
     void *on_added_data;
+    int lane;            /* to a stand-in (zygote/zygote.h); -1: none */
+    struct list on_lane; /* native.on_lanes, when it has been called upon */
 };
 
 struct slot {
@@ -82,6 +88,8 @@ struct native {
     uint8_t lately;   /* of the last eight that somebody had, bit by bit: it got a kernel */
     struct list dead; /* of struct box */
     struct list requests;
+    struct list on_lanes; /* of struct box, whose stand-ins have still to answer */
+    struct timer *hear_lanes;
 };
 
 static struct native *native_of(struct engine *engine)
@@ -127,6 +135,7 @@ static void send_queued(struct native *native)
 static struct request *request_new(enum wire_request_kind kind, unsigned slot)
 {
     struct request *request = xcalloc(1, sizeof(*request));
+    list_init(&request->link);
     request->wire.kind = kind;
     request->wire.slot = slot;
     for (int i = 0; i < WIRE_KERNEL_FDS; i++)
@@ -152,6 +161,8 @@ static void ask(struct native *native, enum wire_request_kind kind, unsigned slo
     if (limits)
         request->wire.limits = *limits;
     request->wire.for_kernel = native->lately == UINT8_MAX;
+    /* Where somebody waits for the sandbox, its kernel is there sooner without. */
+    request->wire.stand_in = request->wire.for_kernel && !broker_hurries(native->broker);
     enqueue(native, request);
 }
 
@@ -191,17 +202,20 @@ static void leaving(struct native *native, struct slot *slot)
     native->n_leaving++;
 }
 
-static struct box *box_new(struct native *native, unsigned slot, int fd)
+/* Takes the descriptors. */
+static struct box *box_new(struct native *native, unsigned slot, const int fds[WIRE_CREATED_FDS])
 {
     struct box *box = xcalloc(1, sizeof(*box));
     box->base.engine = &native->base;
-    box->base.fd = fd;
+    box->base.fd = fds[0];
+    box->lane = fds[1];
     (void)snprintf(box->base.id, sizeof(box->base.id), "%s.%llu", native->instance,
                    (unsigned long long)++native->serial);
     box->native = native;
     box->slot = slot;
     list_init(&box->link);
     list_init(&box->usages);
+    list_init(&box->on_lane);
     for (int i = 0; i < CGROUP_COUNTERS; i++)
         box->counters[i] = -1;
     return box;
@@ -215,6 +229,9 @@ static void box_disown(struct box *box)
         free(usage);
     }
     list_remove(&box->link);
+    list_remove(&box->on_lane);
+    fd_closep(&box->lane);
+    box->lane = -1;
     box->on_added = NULL;
     box->base.on_died = NULL;
 }
@@ -259,10 +276,10 @@ static void tell_dead(void *data)
 
 /*** From the spawner ***/
 
-static void on_created(struct native *native, struct slot *slot, int fd)
+static void on_created(struct native *native, struct slot *slot, const int fds[WIRE_CREATED_FDS])
 {
     slot->state = SLOT_LIVE;
-    slot->box = box_new(native, (unsigned)(slot - native->slots), fd);
+    slot->box = box_new(native, (unsigned)(slot - native->slots), fds);
     broker_made(native->broker, &slot->plan, &slot->box->base);
 }
 
@@ -319,15 +336,16 @@ static void on_died(struct native *native, struct box *box)
     tell_died(box);
 }
 
-/* Takes `fd`, which may be -1. */
-static void on_event(struct native *native, const struct wire_event *event, int fd)
+/* Takes the descriptors, which may be -1. */
+static void on_event(struct native *native, const struct wire_event *event,
+                     const int fds[WIRE_CREATED_FDS])
 {
-    auto_fd stream = fd;
+    auto_fd stream = fds[0], lane = fds[1];
     struct slot *slot = event->slot < native->started.slots ? &native->slots[event->slot] : NULL;
     if (!slot)
         return;
     if (event->kind == WIRE_CREATED && slot->state == SLOT_CREATING && stream >= 0) {
-        on_created(native, slot, steal_fd(&stream));
+        on_created(native, slot, (int[WIRE_CREATED_FDS]){ steal_fd(&stream), steal_fd(&lane) });
     } else if (event->kind == WIRE_FAILED && slot->state == SLOT_CREATING) {
         on_failed(native, slot, event);
     } else if (event->kind == WIRE_FAILED && slot->state == SLOT_FREE) {
@@ -349,11 +367,12 @@ static void on_event(struct native *native, const struct wire_event *event, int 
 }
 
 /* 1 and an event, 0: none now, -1: the spawner is gone. */
-static int receive(struct native *native, int flags, struct wire_event *ret, int *ret_fd)
+static int receive(struct native *native, int flags, struct wire_event *ret,
+                   int ret_fds[WIRE_CREATED_FDS])
 {
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
+        char space[CMSG_SPACE(WIRE_CREATED_FDS * sizeof(int))];
     } control;
     struct iovec part = { ret, sizeof(*ret) };
     struct msghdr message = { .msg_iov = &part,
@@ -363,15 +382,17 @@ static int receive(struct native *native, int flags, struct wire_event *ret, int
     ssize_t n = recvmsg(native->started.wire, &message, flags | MSG_CMSG_CLOEXEC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    *ret_fd = -1;
+    ret_fds[0] = ret_fds[1] = -1;
     struct cmsghdr *header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (header && header->cmsg_type == SCM_RIGHTS)
-        memcpy(ret_fd, CMSG_DATA(header), sizeof(int));
+    if (header && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len <= CMSG_LEN(WIRE_CREATED_FDS * sizeof(int)))
+        memcpy(ret_fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
     if (n == (ssize_t)sizeof(*ret)) {
         ret->step[sizeof(ret->step) - 1] = '\0';
         return 1;
     }
-    fd_closep(ret_fd);
+    for (int i = 0; i < WIRE_CREATED_FDS; i++)
+        fd_closep(&ret_fds[i]);
     return -1;
 }
 
@@ -418,11 +439,11 @@ static void on_wire(uv_poll_t *poll, int status, int events)
     if (status < 0)
         native->events = 0; /* libuv has stopped it */
     struct wire_event event;
-    int fd, r = 0;
+    int fds[WIRE_CREATED_FDS], r = 0;
     /* Bounded, so that clients get their turn; no handle is closed by a callback but in close(). */
-    for (int i = 0; i < 64 && !native->lost && (r = receive(native, MSG_DONTWAIT, &event, &fd)) > 0;
+    for (int i = 0; i < 64 && !native->lost && (r = receive(native, MSG_DONTWAIT, &event, fds)) > 0;
          i++)
-        on_event(native, &event, fd);
+        on_event(native, &event, fds);
     if (r < 0) {
         on_lost(native);
         return;
@@ -484,6 +505,59 @@ static void learn(struct box *box, bool kernel)
     box->native->lately = (uint8_t)(box->native->lately << 1 | kernel);
 }
 
+/* 1: it has answered, with *ret_code; 0: not yet; -1: it has gone without a word. */
+static int hear_lane(const struct box *box, int32_t *ret_code)
+{
+    ssize_t n = recv(box->lane, ret_code, sizeof(*ret_code), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    return n == (ssize_t)sizeof(*ret_code) ? 1 : -1;
+}
+
+static void hear_lanes(void *data)
+{
+    struct native *native = data;
+    struct list waiting = LIST_INIT(waiting);
+    while (!list_empty(&native->on_lanes)) {
+        struct box *box = list_first(struct box, &native->on_lanes, on_lane);
+        int32_t code = EPIPE;
+        list_remove(&box->on_lane);
+        if (hear_lane(box, &code) == 0) {
+            list_add_tail(&waiting, &box->on_lane);
+            continue;
+        }
+        fd_closep(&box->lane);
+        box->lane = -1;
+        on_kernel(box, code ? -code : 0); /* may destroy it, or others */
+    }
+    while (!list_empty(&waiting)) {
+        struct box *box = list_first(struct box, &waiting, on_lane);
+        list_remove(&box->on_lane);
+        list_add_tail(&native->on_lanes, &box->on_lane);
+    }
+    if (!list_empty(&native->on_lanes))
+        timer_start(native->hear_lanes, LANE_MS);
+}
+
+/* True: its stand-in has been called upon. Else there is none, or it has ended with its zygote. */
+static bool call_stand_in(struct box *box, uint32_t number, const int fds[WIRE_KERNEL_FDS])
+{
+    const struct zygote_call call = { .magic = ZYGOTE_MAGIC, .number = number };
+    struct native *native = box->native;
+    if (box->lane < 0)
+        return false;
+    if (sys_send_fds(box->lane, &call, sizeof(call), fds, WIRE_KERNEL_FDS,
+                     MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        fd_closep(&box->lane);
+        box->lane = -1;
+        return false;
+    }
+    list_add_tail(&native->on_lanes, &box->on_lane);
+    if (!timer_active(native->hear_lanes))
+        timer_start(native->hear_lanes, LANE_MS);
+    return true;
+}
+
 static void native_add_kernel(struct sandbox *sandbox, uint32_t number, struct link_pipes *theirs,
                               sandbox_added_fn *on_added, void *data)
 {
@@ -498,7 +572,10 @@ static void native_add_kernel(struct sandbox *sandbox, uint32_t number, struct l
     request->fds[1] = steal_fd(&theirs->err);
     request->fds[2] = steal_fd(&theirs->channel);
     request->fds[3] = steal_fd(&theirs->said);
-    enqueue(box->native, request);
+    if (call_stand_in(box, number, request->fds))
+        request_free(request);
+    else
+        enqueue(box->native, request);
 }
 
 static void native_watch(struct sandbox *sandbox)
@@ -558,6 +635,7 @@ static void native_close(struct engine *engine)
         if (native->slots[i].box)
             box_free(native->slots[i].box);
     timer_free(native->tell_dead);
+    timer_free(native->hear_lanes);
     wait_for_keeper(native->started.keeper);
     free((char *)native->options.rootfs);
     free(native->slots);
@@ -569,10 +647,10 @@ static void native_close(struct engine *engine)
 static int try_one(struct native *native, struct err *err)
 {
     struct wire_event event;
-    int fd = -1, r = broker_make(native->broker, err);
+    int fds[WIRE_CREATED_FDS], r = broker_make(native->broker, err);
     if (r < 0)
         return r;
-    while ((r = receive(native, 0, &event, &fd)) == 0) {
+    while ((r = receive(native, 0, &event, fds)) == 0) {
         struct pollfd watched = { .fd = native->started.wire, .events = POLLIN };
         (void)poll(&watched, 1,
                    -1); /* the loop's poll has made the socket one that does not wait */
@@ -581,7 +659,7 @@ static int try_one(struct native *native, struct err *err)
         return err_set(err, EIO, "the spawner died at its first sandbox");
     if (event.kind == WIRE_FAILED)
         return start_error(&event, err);
-    on_event(native, &event, fd);
+    on_event(native, &event, fds);
     return 0;
 }
 
@@ -609,7 +687,9 @@ static int native_open(uv_loop_t *loop, const struct engine_options *options, st
     native->slots = xcalloc(started.slots, sizeof(native->slots[0]));
     list_init(&native->dead);
     list_init(&native->requests);
+    list_init(&native->on_lanes);
     native->tell_dead = timer_new(loop, tell_dead, native);
+    native->hear_lanes = timer_new(loop, hear_lanes, native);
     const struct broker_options pool = { .pooled = options->pool_enabled,
                                          .plan = options->pool_plan,
                                          .size = options->pool_size,

@@ -10,7 +10,8 @@
  * Their agents are cast by the mould (agent/mould.h), whose children are the spawner's; with it the spawner ends.
  *
  * Beside the boxes there is a zygote, of which kernels are forked into them (zygotes.h). What such a process
- * speaks with the server by comes with the request and is passed on.
+ * speaks with the server by comes with the request and is passed on. A box whose first guest will be a kernel gets a
+ * stand-in for it (zygote/stand_in.h) before the server has the box; with that the server speaks itself.
  *
  * The spawner never waits for a sandbox. When the server goes away it just ends: the kernel kills all
  * that lives in a pid namespace with its first process, and the keeper removes the cgroups.
@@ -65,7 +66,9 @@ struct box {
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     unsigned unborn_ticks;
+    bool wants_stand_in;
     int pidfd, stream, door;
+    int lane;      /* the server's end of the stand-in's, until it has it */
     int net;       /* its network namespace; -1: none of its own, or none is kept */
     ino_t net_ino; /* of that */
     bool net_used;
@@ -140,11 +143,12 @@ static void unwatch(struct spawner *spawner, int *fd)
 
 /*** To the server ***/
 
-static int say(struct spawner *spawner, const struct wire_event *event, int fd)
+static int say(struct spawner *spawner, const struct wire_event *event, const int *fds,
+               size_t n_fds)
 {
     int r;
-    while ((r = sys_send_fds(spawner->wire, event, sizeof(*event), &fd, fd >= 0, MSG_NOSIGNAL)) < 0)
-        if (r == -ETOOMANYREFS && fd >= 0)
+    while ((r = sys_send_fds(spawner->wire, event, sizeof(*event), fds, n_fds, MSG_NOSIGNAL)) < 0)
+        if (r == -ETOOMANYREFS && n_fds)
             return r;
         else if (r != -EINTR)
             _exit(0); /* the server is gone */
@@ -156,16 +160,23 @@ static void tell_added(struct spawner *spawner)
 {
     for (size_t i = 0; i < spawner->n_added; i++)
         (void)say(spawner,
-                  &(struct wire_event){ .kind = WIRE_KERNEL_ADDED, .slot = spawner->added[i] }, -1);
+                  &(struct wire_event){ .kind = WIRE_KERNEL_ADDED, .slot = spawner->added[i] },
+                  NULL, 0);
     spawner->n_added = 0;
 }
 
-/* Waits if the server is slow to read: it never waits for us. `fd` may be -1; with one this fails where guests who
- * share our uid have too many on their way. */
-static int tell(struct spawner *spawner, const struct wire_event *event, int fd)
+/* Waits if the server is slow to read: it never waits for us. With descriptors this fails where guests who share our
+ * uid have too many on their way. */
+static int tell_with(struct spawner *spawner, const struct wire_event *event, const int *fds,
+                     size_t n_fds)
 {
     tell_added(spawner); /* before its slot can be another's */
-    return say(spawner, event, fd);
+    return say(spawner, event, fds, n_fds);
+}
+
+static void tell(struct spawner *spawner, const struct wire_event *event)
+{
+    (void)tell_with(spawner, event, NULL, 0);
 }
 
 static int tell_about(struct spawner *spawner, const struct box *box, enum wire_event_kind kind)
@@ -176,7 +187,8 @@ static int tell_about(struct spawner *spawner, const struct box *box, enum wire_
         _Static_assert(sizeof(event.step) == sizeof(box->failure.step), "copied whole");
         memcpy(event.step, box->failure.step, sizeof(event.step));
     }
-    return tell(spawner, &event, kind == WIRE_CREATED ? box->stream : -1);
+    const int fds[WIRE_CREATED_FDS] = { box->stream, box->lane };
+    return tell_with(spawner, &event, fds, kind != WIRE_CREATED ? 0 : box->lane < 0 ? 1 : 2);
 }
 
 /*** Leaves ***/
@@ -323,7 +335,8 @@ static void close_ends(struct box *box)
 {
     fd_closep(&box->stream);
     fd_closep(&box->door);
-    box->stream = box->door = -1;
+    fd_closep(&box->lane);
+    box->stream = box->door = box->lane = -1;
 }
 
 /* There is nobody to die. */
@@ -360,7 +373,51 @@ static void on_born(struct spawner *spawner, struct box *box, pid_t pid,
     on_unborn(spawner, box);
 }
 
-static void on_started(struct spawner *spawner, struct box *box)
+/*** What is asked of the zygote ***/
+
+static int order_of_zygote(struct spawner *spawner, struct box *box, struct zygote_order *order,
+                           const int *with, size_t n_with)
+{
+    const struct native_host *host = spawner->host;
+    bool bounded = host->cgroups.controllers & CGROUP_MEMORY;
+    order->limit_data = bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes;
+    box_setup(host, &box->limits, &order->setup);
+    int fds[ZYGOTE_FDS_MAX] = { box->pidfd, box->door };
+    memcpy(&fds[2], with, n_with * sizeof(int));
+    int *own = &fds[2 + n_with];
+    int n = cgroup_open_guest(&host->cgroups, names_of(spawner, box), own);
+    if (n < 0)
+        return n;
+    int r =
+        zygotes_order(&spawner->zygotes, slot_of(spawner, box), order, fds, 2 + n_with + (size_t)n);
+    box->ticket = r < 0 ? 0 : order->ticket;
+    for (int i = 0; i < n; i++)
+        close(own[i]);
+    return r;
+}
+
+/* 0: on_forked() follows. */
+static int order_stand_in(struct spawner *spawner, struct box *box)
+{
+    struct zygote_order order = { .stand_in = 1 };
+    int lane[2];
+    if (!zygotes_serve(&spawner->zygotes))
+        return -ENXIO;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lane) < 0)
+        return -errno;
+    int r = order_of_zygote(spawner, box, &order, &lane[1], 1);
+    close(lane[1]);
+    if (r < 0)
+        close(lane[0]);
+    else
+        box->lane = lane[0];
+    return r;
+}
+
+/*** The life of a box, continued ***/
+
+/* It is whole. */
+static void hand_over(struct spawner *spawner, struct box *box)
 {
     int r = box->doomed ? 0 : tell_about(spawner, box, WIRE_CREATED);
     if (r < 0) {
@@ -370,7 +427,15 @@ static void on_started(struct spawner *spawner, struct box *box)
         spawner->pending--;
     }
     fd_closep(&box->stream);
-    box->stream = -1;
+    fd_closep(&box->lane);
+    box->stream = box->lane = -1;
+}
+
+/* Without a stand-in it is as good, but its first kernel slower. */
+static void on_started(struct spawner *spawner, struct box *box)
+{
+    if (box->doomed || !box->wants_stand_in || order_stand_in(spawner, box) < 0)
+        hand_over(spawner, box);
 }
 
 /* Takes the descriptors. What is about a start that has been given up is too late. */
@@ -450,7 +515,9 @@ static void create(struct spawner *spawner, struct box *box, const struct wire_r
                          .pidfd = -1,
                          .stream = -1,
                          .door = -1,
+                         .lane = -1,
                          .net = -1,
+                         .wants_stand_in = request->stand_in != 0,
                          .birth = ++spawner->births,
                          .limits = request->limits,
                          .since_ms = now_ms() };
@@ -485,7 +552,7 @@ static void report_usage(struct spawner *spawner, const struct box *box)
 {
     struct wire_event event = { .kind = WIRE_USED, .slot = slot_of(spawner, box) };
     event.known = cgroup_usage(&spawner->host->cgroups, names_of(spawner, box), &event.usage);
-    (void)tell(spawner, &event, -1);
+    tell(spawner, &event);
 }
 
 static void hand_counters(struct spawner *spawner, const struct box *box)
@@ -497,7 +564,7 @@ static void hand_counters(struct spawner *spawner, const struct box *box)
         auto_fd fd = cgroup_open_counter(&spawner->host->cgroups, names_of(spawner, box),
                                          (enum cgroup_counter)which);
         if (fd >= 0)
-            (void)tell(spawner, &event, fd); /* the server can do without */
+            (void)tell_with(spawner, &event, &fd, 1); /* the server can do without */
     }
 }
 
@@ -508,35 +575,19 @@ static void tell_failed(struct spawner *spawner, const struct box *box, int code
     struct wire_event event = { .kind = WIRE_KERNEL_FAILED,
                                 .slot = slot_of(spawner, box),
                                 .code = code };
-    (void)tell(spawner, &event, -1);
+    tell(spawner, &event);
 }
 
-static int order_kernel(struct spawner *spawner, struct box *box, uint32_t number,
-                        const int *kernel_fds, size_t n_fds)
+static int order_kernel(struct spawner *spawner, struct box *box, uint32_t number, const int *fds,
+                        size_t n_fds)
 {
-    const struct native_host *host = spawner->host;
-    bool bounded = host->cgroups.controllers & CGROUP_MEMORY;
+    struct zygote_order order = { .number = number };
     if (box->state != BOX_LIVE || box->doomed || box->ticket)
         return -EBUSY;
     if (n_fds != WIRE_KERNEL_FDS)
         return -EMFILE; /* there was no room for all of them */
-    struct zygote_order order = { .number = number,
-                                  .limit_data =
-                                      bounded ? AGENT_LIMIT_KEEP : box->limits.memory_bytes };
-    box_setup(host, &box->limits, &order.setup);
-    int fds[ZYGOTE_FDS_MAX] = { box->pidfd, box->door };
-    memcpy(&fds[2], kernel_fds, WIRE_KERNEL_FDS * sizeof(int));
     _Static_assert((int)WIRE_KERNEL_FDS == ZYGOTE_KERNEL_FDS, "passed on as they are");
-    int *own = &fds[2 + WIRE_KERNEL_FDS];
-    int n = cgroup_open_guest(&host->cgroups, names_of(spawner, box), own);
-    if (n < 0)
-        return n;
-    int r = zygotes_order(&spawner->zygotes, slot_of(spawner, box), &order, fds,
-                          (size_t)(own - fds) + (size_t)n);
-    box->ticket = r < 0 ? 0 : order.ticket;
-    for (int i = 0; i < n; i++)
-        close(own[i]);
-    return r;
+    return order_of_zygote(spawner, box, &order, fds, n_fds);
 }
 
 static void add_kernel(struct spawner *spawner, struct box *box, uint32_t number, const int *fds,
@@ -555,6 +606,14 @@ static void on_forked(unsigned slot, uint32_t ticket, int code, void *data)
     if (box->ticket != ticket)
         return;
     box->ticket = 0;
+    if (box->state == BOX_STARTING) {
+        if (code) { /* there is no stand-in */
+            fd_closep(&box->lane);
+            box->lane = -1;
+        }
+        hand_over(spawner, box);
+        return;
+    }
     if (code) {
         tell_failed(spawner, box, code);
         return;
@@ -789,10 +848,10 @@ void spawner_run(const struct native_host *host, int wire, int go)
         first.kind = WIRE_FAILED; /* the message has its own words */
         (void)snprintf(first.step, sizeof(first.step), "%.*s", (int)sizeof(first.step) - 1,
                        err.msg);
-        (void)tell(&spawner, &first, -1);
+        tell(&spawner, &first);
         _exit(1);
     }
-    (void)tell(&spawner, &first, -1);
+    tell(&spawner, &first);
     static const struct zygotes_events zygotes = { .on_forked = on_forked,
                                                    .watch = watch_zygote,
                                                    .unwatch = unwatch_zygote };

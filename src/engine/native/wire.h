@@ -7,7 +7,8 @@
  * sandboxes cannot share them. A slot is free again after WIRE_GONE, never before.
  *
  *   server → spawner                spawner → server
- *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent
+ *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent, and the lane to a stand-in
+ *                                                 where one waits for a kernel (zygote/zygote.h)
  *                                   WIRE_FAILED   slot, step, code; WIRE_GONE follows
  *   WIRE_USAGE   slot               WIRE_USED     slot, usage
  *   WIRE_COUNTERS slot              WIRE_COUNTER  slot, which of them, with a descriptor to read it; one for
@@ -35,11 +36,12 @@ struct wire_request {
     uint32_t slot;
     /* Of WIRE_CREATE: the first to run there will probably be a kernel, not a program. */
     uint32_t for_kernel;
+    uint32_t stand_in;            /* of WIRE_CREATE: and there is time to have one for it */
     uint32_t number;              /* of WIRE_KERNEL: of the kernel, as the agent knows it */
     struct sandbox_limits limits; /* of WIRE_CREATE */
 };
-/* With WIRE_KERNEL, by SCM_RIGHTS: what becomes its descriptors 1 to 4. */
-enum { WIRE_KERNEL_FDS = 4 };
+/* With WIRE_KERNEL, by SCM_RIGHTS: what becomes its descriptors 1 to 4. With WIRE_CREATED: one, or two. */
+enum { WIRE_KERNEL_FDS = 4, WIRE_CREATED_FDS = 2 };
 
 enum wire_event_kind {
     WIRE_READY = 1,

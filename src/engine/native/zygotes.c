@@ -290,6 +290,11 @@ static bool is_coming(const struct zygotes *zygotes)
     return coming;
 }
 
+bool zygotes_serve(struct zygotes *zygotes)
+{
+    return serving(zygotes) && zygotes->n_orders < ZYGOTES_ORDERS_MAX;
+}
+
 int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *order,
                   const int *fds, size_t n_fds)
 {

@@ -56,6 +56,8 @@ struct zygotes {
 
 void zygotes_init(struct zygotes *zygotes, const struct native_host *host,
                   const struct zygotes_events *events, void *data);
+/* One would take an order now. */
+bool zygotes_serve(struct zygotes *zygotes);
 /* Fills in magic and ticket. The descriptors stay the caller's. 0, or -errno and no on_forked: -EAGAIN
  * where a zygote is on its way, -ENXIO where none is. */
 int zygotes_order(struct zygotes *zygotes, unsigned slot, struct zygote_order *order,

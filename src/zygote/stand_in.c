@@ -1,0 +1,225 @@
+#include "zygote/stand_in.h"
+
+#include "agent/guest.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+enum {
+    STAND_INS_MAX = 256,   /* at a time: more than are made ahead */
+    STACK_SIZE = 16 << 10, /* of which a page or two are used */
+};
+
+/* Of a place, where its zygote waits: the kernel sets it back to FREE, and wakes up who waits, when the process has
+ * ended. */
+enum place_state { FREE, TAKEN, WAITS };
+
+/* One's stack, and what is about it in the same page. */
+struct place {
+    char stack[STACK_SIZE - 64];
+    int state;                        /* enum place_state */
+    int code;                         /* why there is none */
+    const struct stand_in_plan *plan; /* until it waits */
+    int *tid_address;
+    struct __jmp_buf_tag *kernel;
+};
+_Static_assert(sizeof(struct place) <= STACK_SIZE, "the stack's end is whole");
+
+static struct place *places;
+static uint32_t number_of_kernel; /* in one */
+
+int stand_ins_open(int *ret_life)
+{
+    int life[2];
+    if (pipe2(life, O_CLOEXEC) < 0)
+        return -errno;
+    void *room = mmap(NULL, sizeof(*places) * STAND_INS_MAX, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return -errno;
+    places = room;
+    *ret_life = life[0]; /* nobody writes to the other end, which nobody else has */
+    return 0;
+}
+
+uint32_t stand_in_number(void)
+{
+    return number_of_kernel;
+}
+
+static int load(const int *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(int *word, int value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/*** the process ***/
+
+enum { NULL_IN, OUT, ERR, CHANNEL, SAID, DOOR, LANE, PLACED };
+
+/* Its word, and the descriptors that come with it. */
+static int hear(struct zygote_call *ret, int fds[static ZYGOTE_KERNEL_FDS])
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(ZYGOTE_KERNEL_FDS * sizeof(int))];
+    } control;
+    struct iovec part = { ret, sizeof(*ret) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof(control.space) };
+    ssize_t n = recvmsg(STAND_IN_LANE, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    struct cmsghdr *header = n == (ssize_t)sizeof(*ret) ? CMSG_FIRSTHDR(&message) : NULL;
+    if (!header || ret->magic != ZYGOTE_MAGIC || header->cmsg_level != SOL_SOCKET ||
+        header->cmsg_type != SCM_RIGHTS ||
+        header->cmsg_len != CMSG_LEN(ZYGOTE_KERNEL_FDS * sizeof(int)))
+        return -EPIPE;
+    memcpy(fds, CMSG_DATA(header), ZYGOTE_KERNEL_FDS * sizeof(int));
+    return 0;
+}
+
+/* With the zygote it is to end. Who has sent it a word before that is not let down, and who has not hears that it is too
+ * late. */
+static int wait_for_word(struct zygote_call *ret, int fds[static ZYGOTE_KERNEL_FDS])
+{
+    struct pollfd watched[] = { { .fd = STAND_IN_LANE, .events = POLLIN },
+                                { .fd = STAND_IN_LIFE } };
+    while (poll(watched, 2, -1) < 0)
+        ;
+    if (!watched[0].revents)
+        (void)shutdown(STAND_IN_LANE, SHUT_RD);
+    return hear(ret, fds);
+}
+
+static int place_descriptors(const int fds[static ZYGOTE_KERNEL_FDS])
+{
+    const int placed[PLACED] = {
+        [NULL_IN] = 0,   [OUT] = fds[0],         [ERR] = fds[1],        [CHANNEL] = fds[2],
+        [SAID] = fds[3], [DOOR] = STAND_IN_DOOR, [LANE] = STAND_IN_LANE
+    };
+    return guest_place(placed, PLACED, 0);
+}
+
+/* As fork() does it. The filter lets no clone3() pass. Machines differ in which of the last two is the address. */
+static long fork_kernel(const struct place *place)
+{
+    return syscall(SYS_clone, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, 0,
+                   place->tid_address, place->tid_address);
+}
+
+static void serve(struct place *place)
+{
+    struct zygote_call call;
+    int fds[ZYGOTE_KERNEL_FDS];
+    if (wait_for_word(&call, fds) < 0)
+        return;
+    int r = place_descriptors(fds);
+    long pid = r < 0 ? r : fork_kernel(place);
+    if (pid == 0) { /* in memory of its own */
+        number_of_kernel = call.number;
+        _longjmp(place->kernel, 1);
+    }
+    int32_t code = r < 0 ? -r : pid < 0 ? errno : 0;
+    (void)!send(r < 0 ? STAND_IN_LANE : LANE, &code, sizeof(code), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static _Noreturn void stand_in(struct place *place)
+{
+    place->code = place->plan->prepare(place->plan->data);
+    if (place->code == 0) { /* from here on the zygote goes on, too */
+        store(&place->state, WAITS);
+        (void)syscall(SYS_futex, &place->state, FUTEX_WAKE, 1, NULL, NULL, 0);
+        serve(place);
+    }
+    _exit(0);
+}
+
+/*** the zygote ***/
+
+/* clone3(2) onto another stack, which no function of the C library does. The pid or -errno. */
+static long clone_onto(const struct sys_birth *birth, struct place *place)
+{
+#if defined(__x86_64__)
+    register struct place *argument __asm__("r12") = place;
+    register void (*function)(struct place *) __asm__("r13") = stand_in;
+    long r;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[argument], %%rdi\n\t"
+                     "call *%[function]\n"
+                     "1:"
+                     : "=a"(r)
+                     : "0"((long)SYS_clone3), "D"(birth),
+                       "S"(sizeof(*birth)), [argument] "r"(argument), [function] "r"(function)
+                     : "rcx", "r11", "memory", "cc");
+    return r;
+#elif defined(__aarch64__)
+    register long r __asm__("x0") = (long)birth;
+    register long size __asm__("x1") = (long)sizeof(*birth);
+    register long number __asm__("x8") = SYS_clone3;
+    register struct place *argument __asm__("x19") = place;
+    register void (*function)(struct place *) __asm__("x20") = stand_in;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[argument]\n\t"
+                     "blr %[function]\n"
+                     "1:"
+                     : "+r"(r)
+                     : "r"(size), "r"(number), [argument] "r"(argument), [function] "r"(function)
+                     : "memory", "cc");
+    return r;
+#else
+    (void)birth, (void)place;
+    return -ENOSYS;
+#endif
+}
+
+static struct place *find_place(void)
+{
+    for (size_t i = 0; places && i < STAND_INS_MAX; i++)
+        if (load(&places[i].state) == FREE)
+            return &places[i];
+    return NULL;
+}
+
+int stand_in_make(const struct stand_in_plan *plan)
+{
+    struct place *place = find_place();
+    if (!place)
+        return -EAGAIN;
+    place->plan = plan;
+    place->tid_address = plan->tid_address;
+    place->kernel = plan->kernel;
+    place->code = -ECHILD;
+    store(&place->state, TAKEN);
+    const struct sys_birth birth = {
+        .flags = CLONE_VM | CLONE_CHILD_CLEARTID | (plan->cgroup < 0 ? 0 : SYS_CLONE_INTO_CGROUP),
+        .child_tid = (uintptr_t)&place->state,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)place->stack,
+        .stack_size = sizeof(place->stack) / 16 * 16,
+        .cgroup = plan->cgroup < 0 ? 0 : (uint64_t)plan->cgroup,
+    };
+    long pid = clone_onto(&birth, place);
+    if (pid < 0) {
+        store(&place->state, FREE);
+        return (int)pid;
+    }
+    while (load(&place->state) == TAKEN)
+        (void)syscall(SYS_futex, &place->state, FUTEX_WAIT, TAKEN, NULL, NULL, 0);
+    return load(&place->state) == WAITS ? 0 : place->code < 0 ? place->code : -ECHILD;
+}
