@@ -622,12 +622,14 @@ static bool leave_file(uintptr_t begin, uintptr_t end)
 }
 
 /* As it was mapped before anything was written to it. */
-static void map_again(const struct map *map, uintptr_t begin, uintptr_t end)
+static bool map_again(const struct map *map, uintptr_t begin, uintptr_t end)
 {
     int protection = PROT_READ | PROT_WRITE | (map->executable ? PROT_EXEC : 0);
-    if (begin < end)
-        (void)mmap((void *)begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED, original.fd,
-                   (off_t)(map->offset + (begin - map->begin)));
+    if (begin == end)
+        return true;
+    const void *at = mmap((void *)begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED,
+                          original.fd, (off_t)(map->offset + (begin - map->begin)));
+    return at != MAP_FAILED;
 }
 
 static void settle(const struct map *map, size_t n_written)
@@ -637,10 +639,11 @@ static void settle(const struct map *map, size_t n_written)
         if (!leave_file(scratch->written[i].begin, scratch->written[i].end))
             return; /* forks stay dearer */
     for (size_t i = 0; i < n_written; i++) {
-        map_again(map, at, scratch->written[i].begin);
+        if (!map_again(map, at, scratch->written[i].begin))
+            return;
         at = scratch->written[i].end;
     }
-    map_again(map, at, map->end);
+    (void)map_again(map, at, map->end);
 }
 
 void pages_settle(void)
