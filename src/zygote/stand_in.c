@@ -26,22 +26,22 @@ struct place {
     int state;                        /* enum place_state */
     int code;                         /* why there is none */
     const struct stand_in_plan *plan; /* until it waits */
-    int *tid_address;
-    struct __jmp_buf_tag *kernel;
 };
 _Static_assert(sizeof(struct place) <= STACK_SIZE, "the stack's end is whole");
 
 static struct place *places;
+static struct stand_in_kernels kernels;
 static uint32_t number_of_kernel; /* in one */
 
-int stand_ins_open(int *ret_life)
+int stand_ins_open(const struct stand_in_kernels *wanted, int *ret_life)
 {
     int life[2];
+    kernels = *wanted;
     if (pipe2(life, O_CLOEXEC) < 0)
         return -errno;
     void *room = mmap(NULL, sizeof(*places) * STAND_INS_MAX, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED)
+    if (room == MAP_FAILED || madvise(room, sizeof(*places) * STAND_INS_MAX, MADV_DONTFORK) < 0)
         return -errno;
     places = room;
     *ret_life = life[0]; /* nobody writes to the other end, which nobody else has */
@@ -111,26 +111,71 @@ static int place_descriptors(const int fds[static ZYGOTE_KERNEL_FDS])
     return guest_place(placed, PLACED, 0);
 }
 
-/* As fork() does it. The filter lets no clone3() pass. Machines differ in which of the last two is the address. */
-static long fork_kernel(const struct place *place)
+/* In memory of its own. */
+static _Noreturn void begin_kernel(uintptr_t number)
 {
-    return syscall(SYS_clone, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, 0,
-                   place->tid_address, place->tid_address);
+    number_of_kernel = (uint32_t)number;
+    _longjmp(kernels.begin, 1);
 }
 
-static void serve(struct place *place)
+/* As fork() does it, but for the stack: ours is not copied (MADV_DONTFORK), or each kernel would keep those of all who
+ * wait at that time. The filter lets no clone3() pass. The pid or -errno. */
+static long fork_kernel(uint32_t number)
+{
+    uintptr_t flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+#if defined(__x86_64__)
+    register uintptr_t argument __asm__("r12") = number;
+    register void (*function)(uintptr_t) __asm__("r13") = begin_kernel;
+    register int *tid __asm__("r10") = kernels.tid_address;
+    register uintptr_t tls __asm__("r8") = 0;
+    long r;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[argument], %%rdi\n\t"
+                     "call *%[function]\n"
+                     "1:"
+                     : "=a"(r)
+                     : "0"((long)SYS_clone), "D"(flags), "S"(kernels.stack), "d"(0L), "r"(tid),
+                       "r"(tls), [argument] "r"(argument), [function] "r"(function)
+                     : "rcx", "r11", "memory", "cc");
+    return r;
+#elif defined(__aarch64__)
+    register uintptr_t r __asm__("x0") = flags;
+    register void *stack __asm__("x1") = kernels.stack;
+    register uintptr_t parent __asm__("x2") = 0;
+    register uintptr_t tls __asm__("x3") = 0;
+    register int *tid __asm__("x4") = kernels.tid_address;
+    register long call __asm__("x8") = SYS_clone;
+    register uintptr_t argument __asm__("x19") = number;
+    register void (*function)(uintptr_t) __asm__("x20") = begin_kernel;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[argument]\n\t"
+                     "blr %[function]\n"
+                     "1:"
+                     : "+r"(r)
+                     : "r"(stack), "r"(parent), "r"(tls), "r"(tid),
+                       "r"(call), [argument] "r"(argument), [function] "r"(function)
+                     : "memory", "cc");
+    return (long)r;
+#else
+    (void)flags, (void)number;
+    return -ENOSYS;
+#endif
+}
+
+static void serve(void)
 {
     struct zygote_call call;
     int fds[ZYGOTE_KERNEL_FDS];
     if (wait_for_word(&call, fds) < 0)
         return;
     int r = place_descriptors(fds);
-    long pid = r < 0 ? r : fork_kernel(place);
-    if (pid == 0) { /* in memory of its own */
-        number_of_kernel = call.number;
-        _longjmp(place->kernel, 1);
-    }
-    int32_t code = r < 0 ? -r : pid < 0 ? errno : 0;
+    long pid = r < 0 ? r : fork_kernel(call.number);
+    int32_t code = pid < 0 ? (int32_t)-pid : 0;
     (void)!send(r < 0 ? STAND_IN_LANE : LANE, &code, sizeof(code), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -140,7 +185,7 @@ static _Noreturn void stand_in(struct place *place)
     if (place->code == 0) { /* from here on the zygote goes on, too */
         store(&place->state, WAITS);
         (void)syscall(SYS_futex, &place->state, FUTEX_WAKE, 1, NULL, NULL, 0);
-        serve(place);
+        serve();
     }
     _exit(0);
 }
@@ -202,8 +247,6 @@ int stand_in_make(const struct stand_in_plan *plan)
     if (!place)
         return -EAGAIN;
     place->plan = plan;
-    place->tid_address = plan->tid_address;
-    place->kernel = plan->kernel;
     place->code = -ECHILD;
     store(&place->state, TAKEN);
     const struct sys_birth birth = {

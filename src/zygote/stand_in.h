@@ -26,18 +26,21 @@
 /* Descriptors that one has, behind 0 to 2. */
 enum { STAND_IN_LANE = 3, STAND_IN_DOOR = 4, STAND_IN_LIFE = 5, STAND_IN_FDS };
 
-/* Room for them. `life` can be read from once the zygote has ended. Without it there are none: -errno. */
-int stand_ins_open(int *ret_life);
+/* Where their kernels go on, with descriptors 0 to 4 in their places, the door and the lane behind them: _setjmp() returns
+ * 1, and stand_in_number() its number. */
+struct stand_in_kernels {
+    struct __jmp_buf_tag *begin;
+    void *stack; /* the end of some memory of whoever has called _setjmp(), for the way there */
+    int *tid_address; /* where the C library keeps its thread id */
+};
+/* Room for stand-ins. `life` can be read from once the zygote has ended. Without it there are none: -errno. */
+int stand_ins_open(const struct stand_in_kernels *kernels, int *ret_life);
 
 struct stand_in_plan {
     int cgroup; /* of version 2, to be born in; -1: none */
     /* In it, while the zygote waits: makes it the guest, with these descriptors. 0 or -errno. */
     int (*prepare)(void *data);
     void *data;
-    /* Where its kernel goes on, with descriptors 0 to 4 in their places, the door and the lane behind them:
-     * _setjmp() returns 1, and stand_in_number() its number. */
-    struct __jmp_buf_tag *kernel;
-    int *tid_address; /* where the C library keeps its thread id */
 };
 /* 0 when it waits; or -errno, and there is none. */
 int stand_in_make(const struct stand_in_plan *plan);

@@ -42,6 +42,7 @@ enum { KERNEL_FDS = 1 + ZYGOTE_KERNEL_FDS }; /* input, output, errors; then the 
 enum { CHANNEL = 3 };                        /* requests; behind it, what it says */
 enum { HIDDEN = 1000 };                      /* kernel.py: copies of all of them */
 enum { IDLE_US = 300000 }; /* without a request; then kernel.py gives memory back */
+enum { LANDING = 1024 };   /* bytes of stack, to come to zygote_serve() */
 enum { SETTLED_EARLY = 2, SETTLED_LATE = 64 }; /* after so many orders pages_settle() */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
@@ -423,9 +424,7 @@ static int make_stand_in(const struct zygote_order *order, const int *fds)
     bool v2 = order->setup.cgroup == AGENT_CGROUP_V2;
     const struct stand_in_plan plan = { .cgroup = v2 ? fds[cgroups_at(order)] : -1,
                                         .prepare = be_stand_in,
-                                        .data = &asked,
-                                        .kernel = zygote.kernel,
-                                        .tid_address = zygote.tid_address };
+                                        .data = &asked };
     return stand_in_make(&plan);
 }
 
@@ -520,7 +519,11 @@ int zygote_serve(void)
         pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
-    if (stand_ins_open(&zygote.life) < 0)
+    /* Of this frame, which stays: in a stand-in's child nobody else uses it. */
+    _Alignas(16) char landing[LANDING];
+    const struct stand_in_kernels kernels = { zygote.kernel, landing + sizeof(landing),
+                                              zygote.tid_address };
+    if (stand_ins_open(&kernels, &zygote.life) < 0)
         zygote.life = -1;
     uint64_t data = own_data();
     zygote.frozen_bytes = data > zygote.data_bytes ? data - zygote.data_bytes : 0;
