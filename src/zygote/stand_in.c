@@ -63,6 +63,59 @@ static void store(int *word, int value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+/*** a process on another stack ***/
+
+typedef void begin_fn(uintptr_t argument); /* does not return */
+
+/* A clone(2) or clone3(2) whose child begins with a function, on the stack that the arguments name: no function of the C
+ * library does that without copying more, or with a cgroup. The pid or -errno. */
+static long clone_to(begin_fn *begin, uintptr_t argument, long call, const uintptr_t args[static 5])
+{
+    uintptr_t first = args[0], second = args[1], third = args[2], fourth = args[3], fifth = args[4];
+#if defined(__x86_64__)
+    register uintptr_t passed __asm__("r12") = argument;
+    register begin_fn *function __asm__("r13") = begin;
+    register uintptr_t in_r10 __asm__("r10") = fourth;
+    register uintptr_t in_r8 __asm__("r8") = fifth;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[passed], %%rdi\n\t"
+                     "call *%[function]\n"
+                     "1:"
+                     : "+a"(call)
+                     : "D"(first), "S"(second), "d"(third), "r"(in_r10),
+                       "r"(in_r8), [passed] "r"(passed), [function] "r"(function)
+                     : "rcx", "r11", "memory", "cc");
+    return call;
+#elif defined(__aarch64__)
+    register uintptr_t x0 __asm__("x0") = first;
+    register uintptr_t x1 __asm__("x1") = second;
+    register uintptr_t x2 __asm__("x2") = third;
+    register uintptr_t x3 __asm__("x3") = fourth;
+    register uintptr_t x4 __asm__("x4") = fifth;
+    register long number __asm__("x8") = call;
+    register uintptr_t passed __asm__("x19") = argument;
+    register begin_fn *function __asm__("x20") = begin;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[passed]\n\t"
+                     "blr %[function]\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4),
+                       "r"(number), [passed] "r"(passed), [function] "r"(function)
+                     : "memory", "cc");
+    return (long)x0;
+#else
+    (void)begin, (void)argument, (void)call, (void)first, (void)second, (void)third, (void)fourth,
+        (void)fifth;
+    return -ENOSYS;
+#endif
+}
+
 /*** the process ***/
 
 enum { NULL_IN, OUT, ERR, CHANNEL, SAID, DOOR, LANE, PLACED };
@@ -112,59 +165,20 @@ static int place_descriptors(const int fds[static ZYGOTE_KERNEL_FDS])
 }
 
 /* In memory of its own. */
-static _Noreturn void begin_kernel(uintptr_t number)
+static void begin_kernel(uintptr_t number)
 {
     number_of_kernel = (uint32_t)number;
     _longjmp(kernels.begin, 1);
 }
 
 /* As fork() does it, but for the stack: ours is not copied (MADV_DONTFORK), or each kernel would keep those of all who
- * wait at that time. The filter lets no clone3() pass. The pid or -errno. */
+ * wait at that time. The filter lets no clone3() pass. Machines differ in which of the last two is the address. */
 static long fork_kernel(uint32_t number)
 {
-    uintptr_t flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
-#if defined(__x86_64__)
-    register uintptr_t argument __asm__("r12") = number;
-    register void (*function)(uintptr_t) __asm__("r13") = begin_kernel;
-    register int *tid __asm__("r10") = kernels.tid_address;
-    register uintptr_t tls __asm__("r8") = 0;
-    long r;
-    __asm__ volatile("syscall\n\t"
-                     "test %%rax, %%rax\n\t"
-                     "jnz 1f\n\t"
-                     "xor %%ebp, %%ebp\n\t"
-                     "mov %[argument], %%rdi\n\t"
-                     "call *%[function]\n"
-                     "1:"
-                     : "=a"(r)
-                     : "0"((long)SYS_clone), "D"(flags), "S"(kernels.stack), "d"(0L), "r"(tid),
-                       "r"(tls), [argument] "r"(argument), [function] "r"(function)
-                     : "rcx", "r11", "memory", "cc");
-    return r;
-#elif defined(__aarch64__)
-    register uintptr_t r __asm__("x0") = flags;
-    register void *stack __asm__("x1") = kernels.stack;
-    register uintptr_t parent __asm__("x2") = 0;
-    register uintptr_t tls __asm__("x3") = 0;
-    register int *tid __asm__("x4") = kernels.tid_address;
-    register long call __asm__("x8") = SYS_clone;
-    register uintptr_t argument __asm__("x19") = number;
-    register void (*function)(uintptr_t) __asm__("x20") = begin_kernel;
-    __asm__ volatile("svc #0\n\t"
-                     "cbnz x0, 1f\n\t"
-                     "mov x29, xzr\n\t"
-                     "mov x0, %[argument]\n\t"
-                     "blr %[function]\n"
-                     "1:"
-                     : "+r"(r)
-                     : "r"(stack), "r"(parent), "r"(tls), "r"(tid),
-                       "r"(call), [argument] "r"(argument), [function] "r"(function)
-                     : "memory", "cc");
-    return (long)r;
-#else
-    (void)flags, (void)number;
-    return -ENOSYS;
-#endif
+    uintptr_t tid = (uintptr_t)kernels.tid_address;
+    const uintptr_t args[] = { CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD,
+                               (uintptr_t)kernels.stack, 0, tid, tid };
+    return clone_to(begin_kernel, number, SYS_clone, args);
 }
 
 static void serve(void)
@@ -179,8 +193,9 @@ static void serve(void)
     (void)!send(r < 0 ? STAND_IN_LANE : LANE, &code, sizeof(code), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static _Noreturn void stand_in(struct place *place)
+static void stand_in(uintptr_t argument)
 {
+    struct place *place = (struct place *)argument;
     place->code = place->plan->prepare(place->plan->data);
     if (place->code == 0) { /* from here on the zygote goes on, too */
         store(&place->state, WAITS);
@@ -191,47 +206,6 @@ static _Noreturn void stand_in(struct place *place)
 }
 
 /*** the zygote ***/
-
-/* clone3(2) onto another stack, which no function of the C library does. The pid or -errno. */
-static long clone_onto(const struct sys_birth *birth, struct place *place)
-{
-#if defined(__x86_64__)
-    register struct place *argument __asm__("r12") = place;
-    register void (*function)(struct place *) __asm__("r13") = stand_in;
-    long r;
-    __asm__ volatile("syscall\n\t"
-                     "test %%rax, %%rax\n\t"
-                     "jnz 1f\n\t"
-                     "xor %%ebp, %%ebp\n\t"
-                     "mov %[argument], %%rdi\n\t"
-                     "call *%[function]\n"
-                     "1:"
-                     : "=a"(r)
-                     : "0"((long)SYS_clone3), "D"(birth),
-                       "S"(sizeof(*birth)), [argument] "r"(argument), [function] "r"(function)
-                     : "rcx", "r11", "memory", "cc");
-    return r;
-#elif defined(__aarch64__)
-    register long r __asm__("x0") = (long)birth;
-    register long size __asm__("x1") = (long)sizeof(*birth);
-    register long number __asm__("x8") = SYS_clone3;
-    register struct place *argument __asm__("x19") = place;
-    register void (*function)(struct place *) __asm__("x20") = stand_in;
-    __asm__ volatile("svc #0\n\t"
-                     "cbnz x0, 1f\n\t"
-                     "mov x29, xzr\n\t"
-                     "mov x0, %[argument]\n\t"
-                     "blr %[function]\n"
-                     "1:"
-                     : "+r"(r)
-                     : "r"(size), "r"(number), [argument] "r"(argument), [function] "r"(function)
-                     : "memory", "cc");
-    return r;
-#else
-    (void)birth, (void)place;
-    return -ENOSYS;
-#endif
-}
 
 static struct place *find_place(void)
 {
@@ -257,7 +231,8 @@ int stand_in_make(const struct stand_in_plan *plan)
         .stack_size = sizeof(place->stack) / 16 * 16,
         .cgroup = plan->cgroup < 0 ? 0 : (uint64_t)plan->cgroup,
     };
-    long pid = clone_onto(&birth, place);
+    const uintptr_t args[5] = { (uintptr_t)&birth, sizeof(birth) };
+    long pid = clone_to(stand_in, (uintptr_t)place, SYS_clone3, args);
     if (pid < 0) {
         store(&place->state, FREE);
         return (int)pid;
