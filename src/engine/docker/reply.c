@@ -218,7 +218,8 @@ int docker_read_image(const struct docker_reply *reply, struct docker_image *ret
         return r;
     const char *id = json_str(json, "Id");
     const json_t *config = json_object_get(json, "Config");
-    if (!id || strlen(id) >= sizeof(ret->id) || strspn(id, "sha256:0123456789abcdef") != strlen(id))
+    if (!id || !*id || strlen(id) >= sizeof(ret->id) ||
+        strspn(id, "sha256:0123456789abcdef") != strlen(id))
         return err_set(err, EPROTO, "the container engine tells of an image without an id");
     *ret = (struct docker_image){ .volumes = json_array() };
     (void)snprintf(ret->id, sizeof(ret->id), "%s", id);
