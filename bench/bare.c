@@ -5,7 +5,7 @@
  * Loaded by zygote.py as it is. fd 3 is a SOCK_SEQPACKET to bench/python.py: a byte comes with two descriptors, the
  * child's standard output and its channel; a message goes when everything is imported.
  */
-#include "zygote/pages.h"
+#include "zygote/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,16 +26,18 @@ EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(uint32_t *random_state, uint32_t *numpy_state);
 EXPORT void zygote_fill(void);
 EXPORT void zygote_side_by_side(int on);
-EXPORT void zygote_prepare(const char *imported);
+EXPORT void zygote_prepare(const char *imported, const char *request, int request_len);
 EXPORT int zygote_serve(void);
 EXPORT void zygote_give_back(void);
 
 enum { CONTROL = 3, HIDDEN = 1000, MT_WORDS = 624, MT_BYTES = 4 * MT_WORDS };
 enum { OUTPUT, CHANNEL, N_FDS };
+enum { SETTLED_AFTER = 2 }; /* orders: zygote.c */
 
 static int *tid_address;
 static const char *words;  /* what was imported */
 static uint32_t *seeds[2]; /* of random and numpy.random; NULL: none */
+static struct trial trial;
 
 const char *zygote_open(void)
 {
@@ -51,9 +53,10 @@ void zygote_seed(uint32_t *random_state, uint32_t *numpy_state)
     seeds[1] = numpy_state;
 }
 
-void zygote_prepare(const char *imported)
+void zygote_prepare(const char *imported, const char *request, int request_len)
 {
     words = imported;
+    trial = (struct trial){ request, (size_t)request_len, tid_address };
     pages_fill();
 }
 
@@ -112,8 +115,9 @@ static pid_t fork_child(void)
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-static void be_kernel(const int fds[N_FDS])
+static void be_kernel(const int fds[N_FDS], const struct pages_written *written)
 {
+    pages_copy(written);
     (void)dup2(fds[OUTPUT], 1);
     (void)dup2(fds[OUTPUT], 2);
     (void)dup3(fds[CHANNEL], HIDDEN + 3, O_CLOEXEC); /* one socket, to ask by and to answer by */
@@ -128,14 +132,22 @@ static void be_kernel(const int fds[N_FDS])
 int zygote_serve(void)
 {
     int fds[N_FDS];
+    struct pages_written written;
     pages_freeze(/* huge= */ true);
     pages_collapse();
+    int channel = trial_fork(&trial, &written);
+    if (channel >= 0) {
+        be_kernel((int[N_FDS]){ STDOUT_FILENO, channel }, &written);
+        return 0;
+    }
     (void)send(CONTROL, words, strlen(words), MSG_NOSIGNAL);
-    while (next_order(fds)) {
+    for (unsigned orders = 1; next_order(fds); orders++) {
         if (fork_child() == 0) {
-            be_kernel(fds);
+            be_kernel(fds, &written);
             return 0;
         }
+        if (orders == SETTLED_AFTER)
+            pages_settle();
         for (int i = 0; i < N_FDS; i++)
             close(fds[i]);
         while (waitpid(-1, NULL, WNOHANG) > 0)

@@ -2838,16 +2838,22 @@ def forget_warm_up():
     KERNEL.reset()
 
 
-def warm_up_service(rounds=WARM_ROUNDS):
-    """What a child does from its first step to its first answer, as often as an interpreter needs to settle:
-    as long as it does not, it writes to the code that it runs, and each child copies those pages."""
-    import socket
-
+def first_request():
+    """The bytes of one that is like most."""
     request = {"op": "execute", "id": 1, "code": "print(1)"}
     # Those that a server sends unless it is told otherwise.
     names = "max_images max_image_bytes max_repr max_frames strip plain max_state".split()
     request["options"] = {**{name: OPTIONS[name] for name in names}, "look_us": 50}
     body = encode_message(request).encode()
+    return len(body).to_bytes(4, "little") + body
+
+
+def warm_up_service(rounds=WARM_ROUNDS):
+    """What a child does from its first step to its first answer, as often as an interpreter needs to settle:
+    as long as it does not, it writes to the code that it runs, and each child copies those pages."""
+    import socket
+
+    request = first_request()
     with Silence(KERNEL.streams):
         spare = [hide_descriptor(fd) for fd in range(3)]
         for _ in range(rounds):
@@ -2855,7 +2861,7 @@ def warm_up_service(rounds=WARM_ROUNDS):
             with server, ours:
                 KERNEL.connect(spare, ours.fileno())
                 KERNEL.workspace = Workspace(KERNEL.workspace.root)
-                server.sendall(len(body).to_bytes(4, "little") + body)
+                server.sendall(request)
                 server.shutdown(socket.SHUT_WR)
                 be_kernel(seeded=True)
         KERNEL.put_in_order()

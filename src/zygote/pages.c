@@ -4,8 +4,7 @@
 
 #include <fcntl.h>
 #include <link.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -42,7 +41,8 @@ struct map {
 
 enum { ENTRIES = HUGE / PAGE, WRITTEN_MAX = 64 };
 
-/* What is needed for a moment. In a mapping of its own: it is not to be frozen, nor copied by forks once it was used. */
+/* What is needed for a moment. In a mapping of its own that children find empty: it is neither frozen, as all that is there
+ * at the start would be, nor copied by forks. */
 struct scratch {
     char text[MAPS_BYTES];
     struct map maps[MAPS_MAX];
@@ -51,8 +51,8 @@ struct scratch {
         uintptr_t begin, end;
     } written[WRITTEN_MAX]; /* pages that the zygote has copies of */
 };
-static struct scratch *scratch;
-static struct map *maps;
+static PAGES_TOGETHER struct scratch *scratch;
+static PAGES_TOGETHER struct map *maps;
 
 static bool have_scratch(void)
 {
@@ -60,7 +60,7 @@ static bool have_scratch(void)
         return true;
     void *room = mmap(NULL, sizeof(*scratch), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED)
+    if (room == MAP_FAILED || madvise(room, sizeof(*scratch), MADV_WIPEONFORK) < 0)
         return false;
     scratch = room;
     maps = scratch->maps;
@@ -515,7 +515,7 @@ static struct {
     char *begin;
     size_t size;
     int fd; /* the file, sealed; in the zygote only */
-} original = { .fd = -1 };
+} original PAGES_TOGETHER = { .fd = -1 };
 
 void pages_freeze(bool huge)
 {
@@ -528,10 +528,10 @@ void pages_freeze(bool huge)
         original.begin = map_whole(fd, size, PROT_READ, MAP_PRIVATE);
         original.size = size;
     }
+    range.closed = true; /* before it is in the file */
     for (const struct piece *piece = pieces; view && piece < pieces + n_pieces; piece++)
         if (exchange(piece, view, fd) && huge)
             make_huge(piece, view);
-    range.closed = true;
     if (view)
         (void)munmap(view, size);
     if (fd >= 0) {
@@ -555,7 +555,8 @@ void pages_collapse(void)
         if (in_range((void *)map->begin))
             (void)madvise((void *)map->begin, map->end - map->begin, MADV_NOHUGEPAGE);
     }
-    range.closed = true;
+    if (!range.closed)
+        range.closed = true;
     if (count)
         forget_scratch();
 }
@@ -659,6 +660,49 @@ void pages_settle(void)
         return;
     close(pagemap);
     forget_scratch();
+}
+
+/*** what children write to ***/
+
+/* Of a mapping. False: it cannot be known. */
+static bool learn_of(int pagemap, const struct map *map, struct pages_written *ret)
+{
+    for (uintptr_t at = map->begin, end; at < map->end; at = end) {
+        end = look(pagemap, map, at);
+        if (!end)
+            return false;
+        for (uintptr_t page = at; page < end; page += PAGE)
+            if (is_copied(page) && ret->n < PAGES_WRITTEN_MAX)
+                ret->at[ret->n++] = page;
+    }
+    return true;
+}
+
+void pages_learn(pid_t child, struct pages_written *ret)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)child);
+    int pagemap = open(path, O_RDONLY | O_CLOEXEC);
+    size_t count = pagemap < 0 ? 0 : read_maps();
+    bool seen = count > 0;
+    ret->n = 0;
+    for (size_t i = 0; i < count && seen; i++)
+        seen = !is_frozen(&maps[i]) || learn_of(pagemap, &maps[i], ret);
+    if (!seen)
+        ret->n = 0;
+    if (pagemap < 0)
+        return;
+    close(pagemap);
+    forget_scratch();
+}
+
+/* Each becomes what it was. The compiler is not to know that, or it would only read. */
+void pages_copy(const struct pages_written *written)
+{
+    static const volatile char nothing;
+    char zero = nothing;
+    for (size_t i = 0; i < written->n; i++)
+        (void)__atomic_fetch_or((char *)written->at[i], zero, __ATOMIC_RELAXED);
 }
 
 /*** giving back ***/

@@ -18,7 +18,11 @@
  *   5. pages_collapse()   then: what is large, in one piece and not in the file becomes huge pages
  *   6. pages_settle()     when it has served for a while: what the zygote itself writes to leaves the file. A fork copies the
  *                         page tables of a whole mapping, most of a thousand entries, if one page of it was written to
- *   7. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
+ *   7. pages_learn()      from a child that has done what each will do first: what it has copied by then is what they
+ *                         will copy
+ *   8. pages_copy()       in each of the others, at its beginning: those pages, one after the other. Else it would read one
+ *                         first, get a huge page for that, write to it, and lose the huge page again
+ *   9. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
  *                         were by then, so that a page is a copy of the file's again, and can be had from there
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
@@ -28,6 +32,12 @@
 #define BELLJAR_ZYGOTE_PAGES_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* For what is written to while the zygote serves: all of it in one page. */
+#define PAGES_TOGETHER __attribute__((section(".data.together")))
 
 void pages_gather(void);
 /* After a collection of garbage, which empties Python's own lists of free objects. */
@@ -40,6 +50,16 @@ void pages_freeze(bool huge);
 void pages_collapse(void);
 /* Beside processes that share our memory and only run what is in the file. */
 void pages_settle(void);
+/* Where pages are that children write to. Whoever forks them has it on its stack: more memory that it has written to would
+ * be more mappings for each fork to copy. */
+enum { PAGES_WRITTEN_MAX = 512 };
+struct pages_written {
+    size_t n;
+    uintptr_t at[PAGES_WRITTEN_MAX];
+};
+/* `child` waits, and has every mapping that we have. Nothing is learnt where that cannot be seen. */
+void pages_learn(pid_t child, struct pages_written *ret);
+void pages_copy(const struct pages_written *written);
 /* With signals blocked. Beside other threads nothing happens. The page of `kept`, and those next to it, stay: the thread's
  * own memory, to which the kernel writes at any time (rseq(2)). */
 void pages_give_back(const void *kept);

@@ -1,6 +1,7 @@
 #include "zygote/stand_in.h"
 
 #include "agent/guest.h"
+#include "zygote/pages.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -29,9 +30,9 @@ struct place {
 };
 _Static_assert(sizeof(struct place) <= STACK_SIZE, "the stack's end is whole");
 
-static struct place *places;
-static struct stand_in_kernels kernels;
-static uint32_t number_of_kernel; /* in one */
+static PAGES_TOGETHER struct place *places;
+static PAGES_TOGETHER struct stand_in_kernels kernels;
+static PAGES_TOGETHER uint32_t number_of_kernel; /* in one */
 
 int stand_ins_open(const struct stand_in_kernels *wanted, int *ret_life)
 {

@@ -11,6 +11,7 @@
 #include "agent/guest.h"
 #include "zygote/pages.h"
 #include "zygote/stand_in.h"
+#include "zygote/trial.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ EXPORT const char *zygote_open(void);
 EXPORT void zygote_seed(void *random_state, void *numpy_state);
 EXPORT void zygote_fill(void);
 EXPORT void zygote_side_by_side(int on);
-EXPORT void zygote_prepare(const char *imported);
+EXPORT void zygote_prepare(const char *imported, const char *request, int request_len);
 EXPORT int zygote_serve(void);
 EXPORT void zygote_give_back(void);
 
@@ -46,9 +47,9 @@ enum { LANDING = 1024 };   /* bytes of stack, to come to zygote_serve() */
 enum { SETTLED_EARLY = 2, SETTLED_LATE = 64 }; /* after so many orders pages_settle() */
 enum { MT_WORDS = 624 }; /* of a Mersenne twister; when all are used up it makes new ones of them */
 
+/* Linked first (meson.build), so that its beginning is in the page of what is PAGES_TOGETHER. */
 static struct {
     struct zygote_setup setup;
-    struct config config; /* what guest.c needs of it */
     pid_t pid;
     int own_pid_ns;
     char name[16];
@@ -68,11 +69,15 @@ static struct {
     } * numpy_state;
 
     const char *imported; /* of zygote_prepare() */
+    struct trial trial;
+    const struct pages_written *written; /* by each kernel */
 
     volatile int forked; /* by C1, which shares this memory: a pid or -errno */
 
     int life;       /* for stand-ins; -1: there are none */
     jmp_buf kernel; /* where their children go on */
+
+    struct config config; /* what guest.c needs of it; long, and written to at its beginning only */
 } zygote;
 
 /*** at the start ***/
@@ -148,10 +153,11 @@ void zygote_seed(void *random_state, void *numpy_state)
 }
 
 /* The last before zygote_serve(), which has no arguments because each child would free Python's copies of them.
- * `imported`: words for the log, which stay where they are. */
-void zygote_prepare(const char *imported)
+ * `imported`: words for the log. `request`: for a trial (trial.h). Both stay where they are. */
+void zygote_prepare(const char *imported, const char *request, int request_len)
 {
     zygote.imported = imported;
+    zygote.trial = (struct trial){ request, (size_t)request_len, zygote.tid_address };
     pages_fill();
 }
 
@@ -285,6 +291,7 @@ static int be_one(const char **ret_step)
 {
     const struct timeval longest = { .tv_usec = IDLE_US };
     (void)syscall(SYS_set_robust_list, zygote.robust_list, zygote.robust_len);
+    pages_copy(zygote.written);
     *ret_step = "tell from the zygote"; /* some detect a fork by comparing numbers */
     if (getpid() == zygote.pid)
         return -EEXIST;
@@ -511,14 +518,31 @@ static void serve(void)
     be_kernel(order.number, door, r, step);
 }
 
+/* In a kernel that is no guest. */
+static void be_tried(int channel)
+{
+    const int placed[KERNEL_FDS] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, channel, channel };
+    const char *step;
+    if (guest_place(placed, KERNEL_FDS, 0) < 0 || be_one(&step) < 0)
+        _exit(1);
+    (void)prctl(PR_SET_DUMPABLE, 1); /* or nobody could look at its memory */
+}
+
 /* Returns in children only, as kernels that have not run anything. */
 int zygote_serve(void)
 {
+    struct pages_written written = { 0 };
+    zygote.written = &written;
     zygote.data_bytes = own_data();
     if (zygote.setup.freeze)
         pages_freeze(zygote.setup.huge_pages);
     if (zygote.setup.huge_pages)
         pages_collapse();
+    int channel = zygote.setup.freeze ? trial_fork(&zygote.trial, &written) : -1;
+    if (channel >= 0) {
+        be_tried(channel);
+        return hide_descriptors() ? 0 : NOT_HIDDEN;
+    }
     /* Of this frame, which stays: in a stand-in's child nobody else uses it. */
     _Alignas(16) char landing[LANDING];
     const struct stand_in_kernels kernels = { zygote.kernel, landing + sizeof(landing),

@@ -39,7 +39,7 @@ def load_library():
 
     library = ctypes.PyDLL(f"{DIRECTORY}/zygote.so")
     library.zygote_open.restype = ctypes.c_char_p
-    library.zygote_prepare.argtypes = (ctypes.c_char_p,)
+    library.zygote_prepare.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
     library.zygote_prepare.restype = library.zygote_give_back.restype = None
     problem = library.zygote_open()
     if problem:
@@ -327,8 +327,9 @@ def be_ready(modules):
         words += "; files left open: " + ", ".join(files)
     told = words.encode()[:TEXT]
     # All of it: what is freed after the last gap has been closed leaves one for each child to write to.
-    KEPT.append((finish, report, states, files, words, told))
-    library.zygote_prepare(told)
+    request = kernel.first_request()
+    KEPT.append((finish, report, states, files, words, told, request))
+    library.zygote_prepare(told, request, len(request))
     return kernel, library, bool(states)
 
 

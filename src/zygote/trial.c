@@ -1,0 +1,70 @@
+#include "zygote/trial.h"
+
+#include "agent/sys.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+enum { ANSWER_SECONDS = 5 };           /* it takes milliseconds */
+#define LAST_WORD UINT32_C(0x80000000) /* kernel.py: LAST */
+
+static bool skip(int channel, size_t len)
+{
+    char block[1024];
+    while (len > 0) {
+        ssize_t n = recv(channel, block, len < sizeof(block) ? len : sizeof(block), 0);
+        if (n <= 0)
+            return false;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* Up to its last word. */
+static bool hear_answer(int channel)
+{
+    const struct timeval longest = { .tv_sec = ANSWER_SECONDS };
+    uint32_t head = 0;
+    if (setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest)) < 0)
+        return false;
+    while (!(head & LAST_WORD))
+        if (recv(channel, &head, sizeof(head), MSG_WAITALL) != (ssize_t)sizeof(head) ||
+            !skip(channel, head & ~LAST_WORD))
+            return false;
+    return true;
+}
+
+static void watch(pid_t kernel, int channel, const struct trial *trial, struct pages_written *ret)
+{
+    ssize_t len = (ssize_t)trial->request_len;
+    if (send(channel, trial->request, trial->request_len, MSG_NOSIGNAL) == len &&
+        hear_answer(channel))
+        pages_learn(kernel, ret);
+    (void)kill(kernel, SIGKILL);
+    while (waitpid(kernel, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+int trial_fork(const struct trial *trial, struct pages_written *ret)
+{
+    int ends[2];
+    ret->n = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return -1;
+    const struct sys_birth birth = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+                                     .child_tid = (uintptr_t)trial->tid_address,
+                                     .exit_signal = SIGCHLD };
+    long pid = syscall(SYS_clone3, &birth, sizeof(birth));
+    if (pid == 0)
+        return ends[1]; /* the other is closed with all that kernels do not have */
+    close(ends[1]);
+    if (pid > 0)
+        watch((pid_t)pid, ends[0], trial, ret);
+    close(ends[0]);
+    return -1;
+}
