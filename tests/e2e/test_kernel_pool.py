@@ -45,9 +45,14 @@ class Pool(Http):
         super().__init__("--pool-enabled", "--kernel-rehearsal", "cell", *flags, **options)
         self.client = self.session()
 
-    def metric(self, name):
+    def metrics(self, *names):
+        """Of one moment."""
         text = self.request("GET", "/metrics").body.decode()
-        return int(float(re.search(rf"^belljar_kernel_pool_{name} (\S+)$", text, re.M)[1]))
+        found = [re.search(rf"^belljar_kernel_pool_{name} (\S+)$", text, re.M) for name in names]
+        return [int(float(match[1])) for match in found]
+
+    def metric(self, name):
+        return self.metrics(name)[0]
 
     def wait_ready(self, count):
         until(lambda: self.metric("ready") >= count, f"{count} kernels ready")
@@ -381,8 +386,8 @@ def test_a_kernel_that_dies_of_its_rehearsal_is_followed_by_one_without(start, b
     assert server.execute("6 * 7").said["result"] == "42"
     server.wait_ready(2)
     assert server.metric("failures_total") == 1 and server.metric("rehearsals_total") == 0
-    log = server.log_text()
-    assert log.count("was lost while it rehearsed") == 1, log
+    server.wait_log("was lost while it rehearsed")
+    assert server.log_text().count("was lost while it rehearsed") == 1, server.log_text()
 
 
 @pytest.mark.native_only("the interpreter is the image's")
@@ -396,8 +401,8 @@ def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broke
     until(lambda: server.metric("failures_total") == 1, "the end of it")
     server.wait_ready(2)
     assert server.metric("rehearsals_total") == 0
-    log = server.log_text()
-    assert log.count("was lost while it rehearsed") == 1, log
+    server.wait_log("was lost while it rehearsed")
+    assert server.log_text().count("was lost while it rehearsed") == 1, server.log_text()
 
 
 LEAVES_A_CHILD = "import subprocess\nsubprocess.Popen(['sleep', '600']).pid"
@@ -453,7 +458,7 @@ def test_a_burst_larger_than_the_pool_is_served(start):
         run = server.execute(f"import os\nx = {number}\nx, os.listdir()", client=client)
         again = server.execute("x", run.session, client=client)
         results[number] = (run.said["result"], again.said["result"])
-        most.append(server.metric("ready") + server.metric("making"))
+        most.append(sum(server.metrics("ready", "making")))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
     for thread in threads:
