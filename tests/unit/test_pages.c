@@ -198,8 +198,9 @@ static void what_is_written_to_leaves_the_file(void **state)
 static pid_t child_that_wrote(unsigned char *page, int ends[2])
 {
     char byte = 0;
-    int told[2];
-    assert_true(pipe(ends) == 0 && pipe(told) == 0);
+    int told[2] = { -1, -1 };
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(told), 0);
     long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
         if (page)
@@ -225,7 +226,7 @@ static bool has(const struct pages_written *written, const void *page)
 static struct pages_written learn_of_child(unsigned char *page)
 {
     struct pages_written written = { 0 };
-    int ends[2], status;
+    int ends[2] = { -1, -1 }, status;
     pid_t pid = child_that_wrote(page, ends);
     pages_learn(pid, &written);
     close(ends[0]);

@@ -20,6 +20,7 @@
 
 #include "agent/mould.h"
 #include "base/log.h"
+#include "engine/native/leaves.h"
 #include "engine/native/nets.h"
 #include "engine/native/root.h"
 #include "engine/native/sys.h"
@@ -45,11 +46,8 @@ enum {
     TICK_MS = 20,     /* how often what is overdue is looked at */
     UNBORN_TICKS = START_MS / TICK_MS,
     EVENTS = 64,
-    SPARE_LEAVES = 32, /* cgroups of dead sandboxes that are kept for others */
-    SPARE_MS = 200,    /* at least, unless there are so many: */
-    SPARE_MANY = 16,   /* far from SPARE_LEAVES, for sandboxes come and go in rows */
-    ADDED_MS = 3,      /* in which a kernel answers: the server hears of it then */
-    ADDED_MAX = 16,    /* kernels of which it is not told yet */
+    ADDED_MS = 3,   /* in which a kernel answers: the server hears of it then */
+    ADDED_MAX = 16, /* kernels of which it is not told yet */
 };
 
 enum box_state { BOX_FREE, BOX_STARTING, BOX_LIVE, BOX_DEAD, BOX_REMOVING };
@@ -59,10 +57,7 @@ struct box {
     bool doomed; /* the server wants it gone, or its start has failed */
     bool failed; /* `failure` is to be told when it is dead */
     bool warned;
-    bool has_leaf;
-    bool has_before; /* its leaf was used, with those limits */
-    struct sandbox_limits before;
-    unsigned leaf;
+    struct leaf leaf;
     uint32_t birth;  /* which, of all there ever were */
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     unsigned unborn_ticks;
@@ -77,22 +72,12 @@ struct box {
     struct box_failure failure;
 };
 
-struct spare {
-    unsigned leaf;
-    uint64_t since_ms;
-    struct sandbox_limits limits;
-};
-
 struct spawner {
     const struct native_host *host;
     int wire, epoll, mould;
     size_t pending; /* boxes that the tick must look at */
     uint32_t births;
-    unsigned n_leaves; /* that there ever were */
-    size_t n_spare;
-    /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is
-     * charged there until then. */
-    struct spare spare[SPARE_LEAVES];
+    struct leaves leaves;
     struct zygotes zygotes;
     struct nets nets;
     bool nets_muted; /* until the next millisecond */
@@ -120,6 +105,11 @@ static uint64_t now_ms(void)
 static unsigned slot_of(const struct spawner *spawner, const struct box *box)
 {
     return (unsigned)(box - spawner->boxes);
+}
+
+static struct cgroup_names names_of(const struct spawner *spawner, const struct box *box)
+{
+    return leaves_names(&spawner->leaves, &box->leaf, slot_of(spawner, box));
 }
 
 static void watch(struct spawner *spawner, int fd, uint64_t what)
@@ -189,55 +179,6 @@ static int tell_about(struct spawner *spawner, const struct box *box, enum wire_
     }
     const int fds[WIRE_CREATED_FDS] = { box->stream, box->lane };
     return tell_with(spawner, &event, fds, kind != WIRE_CREATED ? 0 : box->lane < 0 ? 1 : 2);
-}
-
-/*** Leaves ***/
-
-static int take_leaf(struct spawner *spawner, struct box *box)
-{
-    int r = 0;
-    bool rested = spawner->n_spare && box->since_ms - spawner->spare[0].since_ms >= SPARE_MS;
-    if (rested || spawner->n_spare >= SPARE_MANY) {
-        box->leaf = spawner->spare[0].leaf;
-        box->has_before = true;
-        box->before = spawner->spare[0].limits;
-        memmove(&spawner->spare[0], &spawner->spare[1],
-                --spawner->n_spare * sizeof(spawner->spare[0]));
-    } else {
-        box->leaf = spawner->n_leaves++;
-        r = cgroup_make_leaf(&spawner->host->cgroups, box->leaf);
-    }
-    box->has_leaf = r == 0;
-    return r;
-}
-
-static struct cgroup_names names_of(const struct spawner *spawner, const struct box *box)
-{
-    unsigned slot = slot_of(spawner, box);
-    return (struct cgroup_names){ .slot = slot,
-                                  .leaf =
-                                      spawner->host->cgroups.kind == CGROUP_V2 ? slot : box->leaf,
-                                  .before = box->has_before ? &box->before : NULL };
-}
-
-/* -EBUSY: not yet. */
-static int retire_cgroups(struct spawner *spawner, struct box *box)
-{
-    const struct cgroups *cgroups = &spawner->host->cgroups;
-    int r = box->has_leaf ? cgroup_renew_leaf(cgroups, box->leaf) : -ESTALE;
-    if (r == -EBUSY)
-        return r;
-    bool keep = r == 0 && spawner->n_spare < SPARE_LEAVES;
-    r = keep ? cgroup_keep(cgroups, names_of(spawner, box))
-             : cgroup_remove(cgroups, slot_of(spawner, box));
-    if (r < 0)
-        return r;
-    if (keep)
-        spawner->spare[spawner->n_spare++] = (struct spare){ box->leaf, now_ms(), box->limits };
-    else if (box->has_leaf)
-        cgroup_remove_leaf(cgroups, box->leaf);
-    box->has_leaf = false;
-    return 0;
 }
 
 /*** Network namespaces ***/
@@ -311,7 +252,8 @@ static void doom(struct spawner *spawner, struct box *box)
 
 static void remove_box(struct spawner *spawner, struct box *box)
 {
-    if (retire_cgroups(spawner, box) < 0) { /* the tick tries again */
+    if (leaves_retire(&spawner->leaves, &box->leaf, slot_of(spawner, box), &box->limits, now_ms()) <
+        0) { /* the tick tries again */
         box->state = BOX_REMOVING;
         return;
     }
@@ -522,7 +464,7 @@ static void create(struct spawner *spawner, struct box *box, const struct wire_r
                          .limits = request->limits,
                          .since_ms = now_ms() };
     spawner->pending++;
-    int r = take_leaf(spawner, box);
+    int r = leaves_take(&spawner->leaves, box->since_ms, &box->leaf);
     auto_fd net = nets_take(&spawner->nets);
     const struct box_start start = { .names = names_of(spawner, box),
                                      .birth = box->birth,
@@ -841,6 +783,7 @@ void spawner_run(const struct native_host *host, int wire, int go)
 
     static struct spawner spawner;
     spawner.host = host;
+    spawner.leaves.cgroups = &host->cgroups;
     spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };
