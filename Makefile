@@ -3,7 +3,7 @@
 #   make               build/belljar (needs what `tools/setup build` installs)
 #   make run           set up, build, serve on 127.0.0.1:8000
 #   make check         set up, build and run everything that CI runs
-#   make lint unit kernel e2e zygote hostile docker clients conformance asan valgrind hardening     parts of it
+#   make lint unit kernel e2e zygote hostile docker vm clients conformance asan valgrind hardening     parts of it
 #   make fuzz          fuzz each parser for FUZZ_SECONDS (600)
 #   make bench         measure start, memory, requests a second, sandboxes and Python in them
 #   make format        lay out the C and Python files
@@ -78,6 +78,9 @@ hostile: tests runtime
 docker: tests runtime
 	@$(call pytest,build,tests/docker)
 
+vm: tests
+	@$(call pytest,build,tests/vm) --timeout 600
+
 clients: tests runtime
 	@$(call pytest,build,tests/clients)
 
@@ -116,5 +119,5 @@ install: all
 clean:
 	rm -rf build build-*
 
-.PHONY: all setup programs runtime run check tests tests-asan lint unit valgrind kernel e2e zygote hostile docker clients conformance asan asan-unit asan-e2e \
+.PHONY: all setup programs runtime run check tests tests-asan lint unit valgrind kernel e2e zygote hostile docker vm clients conformance asan asan-unit asan-e2e \
 	hardening fuzz bench format install clean

@@ -57,6 +57,8 @@ struct cgroups {
 
 /* What there is, without touching anything. */
 void cgroups_find(struct cgroups *ret);
+/* v2: the directory above; false when there is none in sight. */
+bool cgroup_go_up(char *dir);
 /* Makes the directories and gives them to `owner`. What is not to be had is left out, and `missing`
  * says why. */
 void cgroups_open(struct cgroups *ret, const char *instance, uid_t owner);

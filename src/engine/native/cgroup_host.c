@@ -151,16 +151,37 @@ static void leave_server_leaf(char *dir)
         *last = '\0';
 }
 
+/* v2: those that a directory could pass on. */
+static unsigned controllers_at(const char *dir)
+{
+    char path[CGROUP_PATH_MAX + 32], list[512];
+    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
+    read_line(path, list, sizeof(list));
+    return list_controllers(list) & CGROUP_LIMITS;
+}
+
+bool cgroup_go_up(char *dir)
+{
+    char path[CGROUP_PATH_MAX + 32];
+    char *last = strrchr(dir, '/');
+    if (!last || last == dir)
+        return false;
+    *last = '\0';
+    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
+    return access(path, F_OK) == 0;
+}
+
 static bool find_v2(struct cgroups *cgroups, const struct mount_line *mount)
 {
-    char cgroup[CGROUP_PATH_MAX], dir[CGROUP_PATH_MAX], path[CGROUP_PATH_MAX + 32], list[512];
+    char cgroup[CGROUP_PATH_MAX], dir[CGROUP_PATH_MAX], above[CGROUP_PATH_MAX];
     if (strcmp(mount->type, "cgroup2") != 0 || !own_cgroup(NULL, cgroup, sizeof(cgroup)))
         return false;
     own_directory(mount, cgroup, dir, sizeof(dir));
     leave_server_leaf(dir);
-    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
-    read_line(path, list, sizeof(list));
-    unsigned bits = list_controllers(list) & CGROUP_LIMITS;
+    unsigned bits = controllers_at(dir);
+    memcpy(above, dir, sizeof(above));
+    while (cgroup_go_up(above))
+        bits |= controllers_at(above);
     if (!dir[0] || !(bits & CGROUP_MEMORY))
         return false; /* a v2 tree without controllers beside v1: the others have them */
     *cgroups = (struct cgroups){ .kind = CGROUP_V2 };
@@ -205,38 +226,67 @@ void cgroups_find(struct cgroups *ret)
 
 /*** This instance's directories ***/
 
-/* v2 passes controllers on only from a directory without processes: go into a leaf if we must. */
-static int pass_controllers(struct cgroups *cgroups, const char *home, const char *instance)
+/* The process itself, or a child of it. */
+static bool is_ours(pid_t pid)
+{
+    char path[64], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    read_line(path, text, sizeof(text));
+    const char *rest = strrchr(text, ')'); /* "pid (name) state parent …" */
+    return pid == getpid() || (rest && strlen(rest) > 4 && strtol(rest + 4, NULL, 10) == getpid());
+}
+
+/* Those of one cgroup that are ours go into another. */
+static int move_ours(const char *from, const char *to)
+{
+    char path[CGROUP_PATH_MAX + 64], line[32];
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", from);
+    FILE *file = fopen(path, "re");
+    int r = file ? 0 : -errno;
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", to);
+    while (file && r == 0 && fgets(line, sizeof(line), file)) {
+        pid_t pid = (pid_t)strtol(line, NULL, 10);
+        if (pid > 0 && is_ours(pid))
+            r = write_file(path, line);
+        if (r == -ESRCH) /* it has ended */
+            r = 0;
+    }
+    if (file)
+        (void)fclose(file);
+    return r;
+}
+
+static int write_control(const char *home, unsigned bits)
 {
     char path[CGROUP_PATH_MAX + 64], value[64] = "";
     for (size_t i = 0; i < ARRAY_SIZE(controllers); i++)
-        if (cgroups->trees[0].controllers & controllers[i].bit)
+        if (bits & controllers[i].bit)
             (void)snprintf(value + strlen(value), sizeof(value) - strlen(value), "+%s ",
                            controllers[i].name);
     (void)snprintf(path, sizeof(path), "%s/cgroup.subtree_control", home);
-    int r = write_file(path, value);
-    if (r != -EBUSY)
-        return r;
+    return write_file(path, value);
+}
 
+/* v2 passes controllers on only from a directory without processes: our own go into a leaf if they must. */
+static int make_room(struct cgroups *cgroups, const char *home, const char *instance, unsigned bits)
+{
     char leaf[CGROUP_PATH_MAX];
     if ((size_t)snprintf(leaf, sizeof(leaf), "%s/belljar-%s-server", home, instance) >=
         sizeof(leaf))
         return -ENAMETOOLONG;
     if (mkdir(leaf, 0755) < 0 && errno != EEXIST)
         return -errno;
-    char procs[CGROUP_PATH_MAX + 64];
-    (void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", leaf);
-    r = write_file(procs, "0");
-    if (r == 0) {
-        (void)snprintf(cgroups->home, sizeof(cgroups->home), "%s", home);
-        (void)snprintf(cgroups->server_leaf, sizeof(cgroups->server_leaf), "%s", leaf);
-        r = write_file(path, value);
-    }
+    int r = move_ours(home, leaf);
+    if (r == 0)
+        r = write_control(home, bits);
     if (r < 0) {
-        cgroups_go_home(cgroups, getpid());
+        (void)move_ours(leaf, home);
         (void)rmdir(leaf);
+        return r;
     }
-    return r;
+    (void)snprintf(cgroups->home, sizeof(cgroups->home), "%s", home);
+    (void)snprintf(cgroups->server_leaf, sizeof(cgroups->server_leaf), "%s", leaf);
+    return 0;
 }
 
 /* Gives the files that a manager of the subtree writes to `owner`; limits of the directory itself
@@ -255,20 +305,15 @@ static int give(const struct cgroups *cgroups, const char *path, uid_t owner)
     return 0;
 }
 
-static int open_tree_dir(struct cgroups *cgroups, struct cgroup_tree *tree, const char *instance,
-                         uid_t owner)
+static int make_dir(const struct cgroups *cgroups, struct cgroup_tree *tree, const char *home,
+                    const char *instance, uid_t owner)
 {
-    char home[CGROUP_PATH_MAX];
-    (void)snprintf(home, sizeof(home), "%s", tree->path);
-    int r = cgroups->kind == CGROUP_V2 ? pass_controllers(cgroups, home, instance) : 0;
-    if (r < 0)
-        return r;
     if ((size_t)snprintf(tree->path, sizeof(tree->path), "%.900s/belljar-%.64s", home, instance) >=
         sizeof(tree->path))
         return -ENAMETOOLONG;
     if (mkdir(tree->path, 0755) < 0)
         return -errno;
-    r = give(cgroups, tree->path, owner);
+    int r = give(cgroups, tree->path, owner);
     if (r == 0)
         tree->dir = open(tree->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r == 0 && tree->dir < 0)
@@ -276,6 +321,49 @@ static int open_tree_dir(struct cgroups *cgroups, struct cgroup_tree *tree, cons
     if (r < 0)
         (void)rmdir(tree->path);
     return r;
+}
+
+/* v2: below our own cgroup, if nobody but us is in it or it passes controllers on already: a service, a scope that was
+ * delegated. Else below the next above it where we may: a shell and all that is started there are in one, which
+ * so cannot have any below it. `wanted`: what it must be able to pass on. */
+static int open_v2(struct cgroups *cgroups, struct cgroup_tree *tree, const char *instance,
+                   uid_t owner, unsigned wanted)
+{
+    char home[CGROUP_PATH_MAX];
+    int first = -ENOENT; /* why not below our own: what can be mended */
+    bool own = true;
+    memcpy(home, tree->path, sizeof(home));
+    do {
+        unsigned bits = controllers_at(home);
+        if ((bits & wanted) == wanted) {
+            int r = write_control(home, bits);
+            if (r == -EBUSY && own)
+                r = make_room(cgroups, home, instance, bits);
+            if (r == 0)
+                r = make_dir(cgroups, tree, home, instance, owner);
+            if (r == 0) {
+                tree->controllers = bits;
+                return 0;
+            }
+            first = first == -ENOENT ? r : first;
+        }
+        own = false;
+    } while (cgroup_go_up(home));
+    return first;
+}
+
+static int open_tree_dir(struct cgroups *cgroups, struct cgroup_tree *tree, const char *instance,
+                         uid_t owner)
+{
+    char home[CGROUP_PATH_MAX];
+    memcpy(home, tree->path, sizeof(home));
+    if (cgroups->kind != CGROUP_V2)
+        return make_dir(cgroups, tree, home, instance, owner);
+    int r = open_v2(cgroups, tree, instance, owner, CGROUP_LIMITS);
+    if (r == 0)
+        return r;
+    memcpy(tree->path, home, sizeof(home));
+    return open_v2(cgroups, tree, instance, owner, CGROUP_MEMORY);
 }
 
 static void note_missing(struct cgroups *cgroups, unsigned bits, const char *why)
@@ -297,11 +385,14 @@ void cgroups_open(struct cgroups *ret, const char *instance, uid_t owner)
         struct cgroup_tree tree = ret->trees[i];
         char home[CGROUP_PATH_MAX];
         memcpy(home, tree.path, sizeof(home));
+        unsigned found = tree.controllers;
         int r = open_tree_dir(ret, &tree, instance, owner);
+        note_missing(ret, r < 0 ? 0 : found & ~tree.controllers,
+                     "not passed on to where we may be");
         if (r < 0) {
             char why[CGROUP_PATH_MAX + 64];
             (void)snprintf(why, sizeof(why), "%s: %s", home, strerror(-r));
-            note_missing(ret, tree.controllers, why);
+            note_missing(ret, found, why);
             continue;
         }
         ret->controllers |= tree.controllers;
@@ -411,8 +502,8 @@ void cgroups_go_home(const struct cgroups *cgroups, pid_t server)
     char path[CGROUP_PATH_MAX + 64], pid[16];
     (void)snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cgroups->home);
     (void)write_file(path, "-memory -pids -cpu");
+    (void)move_ours(cgroups->server_leaf, cgroups->home);
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", cgroups->home);
-    (void)write_file(path, "0");
     (void)snprintf(pid, sizeof(pid), "%d", (int)server);
     (void)write_file(path, pid);
     (void)rmdir(cgroups->server_leaf);

@@ -106,9 +106,13 @@ int instance_note(const struct instance *instance, struct err *err)
     remove_noted(instance->lock, instance->id); /* an earlier one of the same name */
     if (ftruncate(instance->lock, 0) < 0 || lseek(instance->lock, 0, SEEK_SET) < 0)
         return err_sys(err, errno, "instance %s", instance->id);
-    for (size_t i = 0; i < found.n; i++)
-        if (dprintf(instance->lock, "%s\n", found.trees[i].path) < 0)
-            return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
+    for (size_t i = 0; i < found.n; i++) {
+        char *home = found.trees[i].path;
+        do /* v2: or above it */
+            if (dprintf(instance->lock, "%s\n", home) < 0)
+                return err_sys(err, errno, "note the cgroups of instance %s", instance->id);
+        while (found.kind == CGROUP_V2 && cgroup_go_up(home));
+    }
     return 0;
 }
 

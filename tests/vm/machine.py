@@ -1,0 +1,114 @@
+"""A virtual machine with Debian's kernel and what of this system belljar needs, to see it on a host of another kind.
+
+The machine is emulated, so it needs no rights and no support of the processor, and is some ten times slower. Its root is an
+archive in memory: belljar, Python without its larger parts, a shell and a few programs. It boots, runs inside.py and ends.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNEL = ROOT / ".cache/vm/vmlinuz"
+QEMU = "qemu-system-x86_64"
+BELLJAR = pathlib.Path(os.environ.get("BELLJAR_BIN", ROOT / "build/belljar"))
+PROGRAMS = "bash dash python3 mount chroot cat ls id sleep env head true ldconfig".split()
+LEFT_OUT = "test tests idlelib tkinter turtledemo ensurepip lib2to3 pydoc_data config-*".split()
+LONGEST = 400  # seconds
+RESULT = "RESULT "
+
+# Nothing may be mounted over the archive's own root, so it is mounted once more, and that is moved over it.
+INIT = """#!/bin/bash
+export PATH=/usr/sbin:/usr/bin HOME=/root
+mount --bind / /again
+cd /again
+mount --move . /
+exec chroot . /usr/bin/python3 /inside.py
+"""
+
+
+def missing():
+    """Why there can be none; None: there can."""
+    if os.uname().machine != "x86_64":
+        return "the virtual machine is one for x86-64"
+    if not shutil.which(QEMU):
+        return f"there is no {QEMU}"
+    if not KERNEL.exists():
+        return f"there is no kernel for it in {KERNEL.relative_to(ROOT)}; see tools/setup"
+    return None
+
+
+def libraries(programs):
+    said = subprocess.run(
+        ["ldd", *map(str, programs)], capture_output=True, text=True, check=False
+    ).stdout
+    words = {word for line in said.splitlines() for word in line.split() if word.startswith("/")}
+    return sorted(word for word in words if not word.endswith(":"))
+
+
+def put(root, path):
+    """A file of this system at its place, with its directory as it is really called."""
+    place = pathlib.Path(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    copy = root / place.relative_to("/")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, copy)
+
+
+def fill(root):
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for name in ("again", "proc", "sys", "dev", "run", "tmp", "root", "var", "etc", "mnt", "home"):
+        (root / name).mkdir()
+    version = os.path.basename(os.path.realpath("/usr/bin/python3"))
+    python = pathlib.Path("/usr/lib", version)
+    shutil.copytree(python, root / "usr/lib" / version, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    programs = [shutil.which(name, path="/usr/sbin:/usr/bin") for name in PROGRAMS]
+    programs += [f"/usr/bin/{version}", str(BELLJAR)]
+    found = [path for path in programs if path]
+    for path in [*found[:-1], *libraries([*found, *python.glob("lib-dynload/*.so")])]:
+        put(root, path)
+    (root / "usr/bin/sh").symlink_to("dash")
+    shutil.copy(BELLJAR, root / "belljar")
+    shutil.copy(pathlib.Path(__file__).with_name("inside.py"), root / "inside.py")
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\nsomebody:x:1234:\n")
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+
+
+def pack(root, archive):
+    names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
+    packed = subprocess.run(
+        ["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"],
+        cwd=root,
+        input=names,
+        capture_output=True,
+        check=True,
+    ).stdout
+    with archive.open("wb") as file:
+        subprocess.run(["gzip", "-1"], input=packed, stdout=file, check=True)
+
+
+def run(place):
+    """What inside.py says, by name, and all that came out of the machine."""
+    root, archive = place / "root", place / "root.cpio.gz"
+    root.mkdir()
+    fill(root)
+    pack(root, archive)
+    shutil.rmtree(root)
+    command = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2G"]
+    command += ["-nographic", "-no-reboot", "-net", "none", "-kernel", str(KERNEL)]
+    command += ["-initrd", str(archive), "-append", "console=ttyS0 quiet panic=-1"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST, check=False
+    )
+    text = (done.stdout + done.stderr).decode(errors="replace").replace("\r", "")
+    found = {}
+    for line in text.splitlines():
+        before, word, rest = line.partition(RESULT)  # the firmware clears a screen before the first
+        if word:
+            found.update(json.loads(rest))
+    return found, text
