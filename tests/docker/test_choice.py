@@ -51,6 +51,7 @@ def test_others_run_in_the_usual_one(jar, usual, image):
 
 
 def test_an_image_that_is_not_allowed_is_refused_by_name(docker, jar, usual, other):
+    until(lambda: len(containers.of(docker, jar)) == 1, "none but the one that is ready")
     before = containers.of(docker, jar)
     for image in ("debian:latest", f"{other}x", "../etc", other.upper()):
         with pytest.raises(ToolError, match=f"image: must be one of {usual}, {other}, {MISSING}"):
