@@ -62,7 +62,7 @@ unit: tests
 valgrind: tests
 	@$(call unit,build) --setup valgrind --suite unit
 
-# Less what is about the zygote: that is as long as all the rest of another row in tools/check.
+# Less what is about the zygote, a stage of its own, so that the rows of tools/check take as long as each other.
 e2e: tests runtime
 	@$(call pytest,build,tests/e2e) --ignore=tests/e2e/zygote
 

@@ -5,6 +5,7 @@
  * Loaded by zygote.py as it is. fd 3 is a SOCK_SEQPACKET to bench/python.py: a byte comes with two descriptors, the
  * child's standard output and its channel; a message goes when everything is imported.
  */
+#include "agent/sys.h"
 #include "zygote/trial.h"
 
 #include <errno.h>
@@ -105,16 +106,6 @@ static int next_order(int fds[N_FDS])
     return 1;
 }
 
-static pid_t fork_child(void)
-{
-    struct {
-        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
-    } args = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
-               .child_tid = (uintptr_t)tid_address,
-               .exit_signal = SIGCHLD };
-    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-}
-
 static void be_kernel(const int fds[N_FDS], const struct pages_written *written)
 {
     pages_copy(written);
@@ -142,7 +133,7 @@ int zygote_serve(void)
     }
     (void)send(CONTROL, words, strlen(words), MSG_NOSIGNAL);
     for (unsigned orders = 1; next_order(fds); orders++) {
-        if (fork_child() == 0) {
+        if (sys_fork_with_tid(tid_address, -1) == 0) {
             be_kernel(fds, &written);
             return 0;
         }

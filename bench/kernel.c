@@ -305,13 +305,6 @@ static const struct command command_bench = {
     .run = run,
 };
 
-static int show_help(const struct cli_args *args, struct err *err)
-{
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    cli_help(&text, args->commands, args->command);
-    return cli_print(&text, err);
-}
-
 int main(int argc, char **argv)
 {
     static const struct command *const table[] = { &command_bench, NULL };
@@ -321,7 +314,7 @@ int main(int argc, char **argv)
     if (r >= 0)
         r = cli_load_config(&args, &err);
     if (r >= 0)
-        r = args.help ? show_help(&args, &err) : run(&args, &err);
+        r = args.help ? cli_show_help(&args, &err) : run(&args, &err);
     if (r < 0)
         die("start", err.msg);
     return r;

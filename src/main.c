@@ -23,13 +23,6 @@ static int report(int r, bool usage, const struct err *err)
     return CLI_USAGE;
 }
 
-static int show_help(const struct cli_args *args, struct err *err)
-{
-    auto_buf text = BUF_INIT(BUF_NO_CEILING);
-    cli_help(&text, args->commands, args->command);
-    return cli_print(&text, err);
-}
-
 static void start_log(const struct config *config)
 {
     log_init(STDERR_FILENO, config->log_format, config->log_level);
@@ -49,6 +42,6 @@ int main(int argc, char **argv)
 
     if (args.command->configured && !args.help)
         start_log(&args.config);
-    r = args.help ? show_help(&args, &err) : args.command->run(&args, &err);
+    r = args.help ? cli_show_help(&args, &err) : args.command->run(&args, &err);
     return report(r, /* usage= */ r == -EINVAL, &err);
 }

@@ -6,6 +6,7 @@
 #define BELLJAR_AGENT_SYS_H
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,18 @@ static inline pid_t sys_clone(uint64_t flags, int exit_signal, int cgroup_fd)
     const struct sys_birth birth = { .flags = flags,
                                      .exit_signal = (uint64_t)exit_signal,
                                      .cgroup = (uint64_t)cgroup_fd };
+    long r = syscall(SYS_clone3, &birth, sizeof(birth));
+    return r < 0 ? -errno : (pid_t)r;
+}
+
+/* As fork() leaves it: the C library of the child finds its thread id at this address. cgroup_fd: -1, or of v2. */
+static inline pid_t sys_fork_with_tid(const int *tid_address, int cgroup_fd)
+{
+    const struct sys_birth birth = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |
+                                              (cgroup_fd < 0 ? 0 : SYS_CLONE_INTO_CGROUP),
+                                     .child_tid = (uintptr_t)tid_address,
+                                     .exit_signal = SIGCHLD,
+                                     .cgroup = cgroup_fd < 0 ? 0 : (uint64_t)cgroup_fd };
     long r = syscall(SYS_clone3, &birth, sizeof(birth));
     return r < 0 ? -errno : (pid_t)r;
 }

@@ -77,6 +77,8 @@ int cli_print(const struct buf *text, struct err *err);
 /* The text of --help, for one command or (NULL) for the program. */
 void cli_help(struct buf *buf, const struct command *const *commands,
               const struct command *command);
+/* What is asked for with --help. */
+int cli_show_help(const struct cli_args *args, struct err *err);
 
 /* docs/belljar.1. */
 void cli_man(struct buf *buf, const struct command *const *commands);

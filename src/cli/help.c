@@ -52,6 +52,13 @@ void cli_help(struct buf *buf, const struct command *const *commands, const stru
             "\nExit status: 0 done, 1 failed, 2 a mistake in the command line or configuration.\n");
 }
 
+int cli_show_help(const struct cli_args *args, struct err *err)
+{
+    auto_buf text = BUF_INIT(BUF_NO_CEILING);
+    cli_help(&text, args->commands, args->command);
+    return cli_print(&text, err);
+}
+
 static int run(const struct cli_args *args, struct err *err)
 {
     const struct command *command = NULL;

@@ -555,7 +555,7 @@ void pages_collapse(void)
         if (in_range((void *)map->begin))
             (void)madvise((void *)map->begin, map->end - map->begin, MADV_NOHUGEPAGE);
     }
-    if (!range.closed)
+    if (!range.closed) /* else it may be in the file by now */
         range.closed = true;
     if (count)
         forget_scratch();

@@ -1,17 +1,16 @@
 #include "zygote/trial.h"
 
+#include "agent/frame.h"
 #include "agent/sys.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { ANSWER_SECONDS = 5 };           /* it takes milliseconds */
-#define LAST_WORD UINT32_C(0x80000000) /* kernel.py: LAST */
+enum { ANSWER_SECONDS = 5 }; /* it takes milliseconds */
 
 static bool skip(int channel, size_t len)
 {
@@ -32,9 +31,9 @@ static bool hear_answer(int channel)
     uint32_t head = 0;
     if (setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest)) < 0)
         return false;
-    while (!(head & LAST_WORD))
+    while (!(head & FRAME_MESSAGE_LAST))
         if (recv(channel, &head, sizeof(head), MSG_WAITALL) != (ssize_t)sizeof(head) ||
-            !skip(channel, head & ~LAST_WORD))
+            !skip(channel, head & ~FRAME_MESSAGE_LAST))
             return false;
     return true;
 }
@@ -56,15 +55,12 @@ int trial_fork(const struct trial *trial, struct pages_written *ret)
     ret->n = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return -1;
-    const struct sys_birth birth = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
-                                     .child_tid = (uintptr_t)trial->tid_address,
-                                     .exit_signal = SIGCHLD };
-    long pid = syscall(SYS_clone3, &birth, sizeof(birth));
+    pid_t pid = sys_fork_with_tid(trial->tid_address, -1);
     if (pid == 0)
         return ends[1]; /* the other is closed with all that kernels do not have */
     close(ends[1]);
     if (pid > 0)
-        watch((pid_t)pid, ends[0], trial, ret);
+        watch(pid, ends[0], trial, ret);
     close(ends[0]);
     return -1;
 }

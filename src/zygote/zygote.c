@@ -376,17 +376,10 @@ struct asked {
     const int *fds;
 };
 
-/* Like fork(); exit_signal and tid as glibc does it. */
-static pid_t fork_child(const struct zygote_order *order, const int *fds)
+/* v2: the leaf to be born in; -1: none. */
+static int birthplace(const struct zygote_order *order, const int *fds)
 {
-    bool v2 = order->setup.cgroup == AGENT_CGROUP_V2;
-    const struct sys_birth birth = { .flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |
-                                              (v2 ? SYS_CLONE_INTO_CGROUP : 0),
-                                     .child_tid = (uintptr_t)zygote.tid_address,
-                                     .exit_signal = SIGCHLD,
-                                     .cgroup = v2 ? (uint64_t)fds[cgroups_at(order)] : 0 };
-    long pid = syscall(SYS_clone3, &birth, sizeof(birth));
-    return pid < 0 ? -errno : (pid_t)pid;
+    return order->setup.cgroup == AGENT_CGROUP_V2 ? fds[cgroups_at(order)] : -1;
 }
 
 /* True in C2 only; the parent finds the result in zygote.forked. */
@@ -396,7 +389,8 @@ static bool fork_into(const struct zygote_order *order, const int *fds)
     /* The parent is to wait, and C1 to share its memory: nothing else forks without copying it twice. */
     pid_t between = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
     if (between == 0) {
-        pid_t pid = fork_child(order, fds); // NOLINT(clang-analyzer-unix.Vfork)
+        pid_t pid = sys_fork_with_tid(zygote.tid_address,
+                                      birthplace(order, fds)); // NOLINT(clang-analyzer-unix.Vfork)
         if (pid == 0)
             return true; /* on a copy of this stack, as in its own memory everything is a copy */
         zygote.forked = pid; // NOLINT(clang-analyzer-unix.Vfork)
@@ -428,8 +422,7 @@ static int be_stand_in(void *data)
 static int make_stand_in(const struct zygote_order *order, const int *fds)
 {
     struct asked asked = { order, fds };
-    bool v2 = order->setup.cgroup == AGENT_CGROUP_V2;
-    const struct stand_in_plan plan = { .cgroup = v2 ? fds[cgroups_at(order)] : -1,
+    const struct stand_in_plan plan = { .cgroup = birthplace(order, fds),
                                         .prepare = be_stand_in,
                                         .data = &asked };
     return stand_in_make(&plan);

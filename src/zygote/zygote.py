@@ -326,8 +326,8 @@ def be_ready(modules):
     if files:
         words += "; files left open: " + ", ".join(files)
     told = words.encode()[:TEXT]
-    # All of it: what is freed after the last gap has been closed leaves one for each child to write to.
     request = kernel.first_request()
+    # All of it: what is freed after the last gap has been closed leaves one for each child to write to.
     KEPT.append((finish, report, states, files, words, told, request))
     library.zygote_prepare(told, request, len(request))
     return kernel, library, bool(states)
