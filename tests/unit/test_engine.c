@@ -848,20 +848,25 @@ static pid_t find_spawner(void)
 }
 
 /* What a process has mapped: of a file, the image that it was cast from and nothing else. */
-static void check_maps(pid_t pid)
+static void check_maps(pid_t pid, const char *whose)
 {
-    auto_free char *path = xasprintf("/proc/%d/maps", (int)pid);
+    char path[32], line[512], foreign[512] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     FILE *file = fopen(path, "re");
-    assert_non_null(file);
-    char line[512];
+    if (!file)
+        FAIL("%s of the %s: %s", path, whose, strerror(errno));
     int seen = 0;
     while (fgets(line, sizeof(line), file)) {
         const char *name = strchr(line, '/');
-        CHECK("nothing of ours", !name || str_has_prefix(name, "/memfd:belljar-mould"));
         seen += name != NULL;
+        if (name && !str_has_prefix(name, "/memfd:belljar-mould"))
+            (void)snprintf(foreign, sizeof(foreign), "%s", line);
     }
+    bool broken = ferror(file) != 0;
     (void)fclose(file);
-    CHECK("its own program", seen > 0);
+    CHECK_STR(whose, foreign, "");
+    if (seen == 0) /* it has ended, or could not be read */
+        FAIL("%s of the %s: no program%s", path, whose, broken ? ", and an error" : "");
 }
 
 /* 0-2, the stream, the door, signals, two directories; and the guest's cgroups. */
@@ -889,8 +894,8 @@ static void agents_begin_with_nothing_of_the_servers(void **state)
     pid_t spawner = find_spawner(), agent = find_named_child(spawner, "belljar-agent");
     pid_t mould = find_named_child(spawner, "belljar-mould");
     assert_true(agent > 0 && mould > 0);
-    check_maps(mould);
-    check_maps(agent);
+    check_maps(mould, "mould");
+    check_maps(agent, "agent");
     check_descriptors(agent, 3 + 1 + 1 + 1 + 2 + 4);
     guest_end(&guest);
     rig_close(&rig);
