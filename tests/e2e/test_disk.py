@@ -305,6 +305,7 @@ def test_files_go_with_an_idle_session_where_they_are_not_to_outlive_it(one_disk
 # --- whole or not at all -------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_a_killed_server_leaves_old_or_new_files_never_halves(disk):
     """Each run replaces 20 files of 300 kB by its number; the server is killed at any moment."""
     code = "for i in $(seq 20); do yes {n} | head -c 300000 >f$i; done; echo {n} >number; echo {n} >>all"

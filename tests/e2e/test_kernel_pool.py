@@ -287,6 +287,7 @@ def wait_forked(server):
     server.wait_ready(2)
 
 
+@pytest.mark.python_only
 def test_nobody_can_tell_that_a_kernel_has_rehearsed(start):
     """Names, numbers of cells, modules, files, descriptors, threads, warnings, garbage, figures, output."""
     seen = []
@@ -390,6 +391,7 @@ def test_a_kernel_that_dies_of_its_rehearsal_is_followed_by_one_without(start, b
     assert server.log_text().count("was lost while it rehearsed") == 1, server.log_text()
 
 
+@pytest.mark.python_only
 @pytest.mark.native_only("the interpreter is the image's")
 def test_no_call_waits_for_a_rehearsal_and_one_without_end_is_ended(start, broken_numpy):
     server = start(*broken_numpy("__import__('time').sleep(600)"))

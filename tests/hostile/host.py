@@ -185,6 +185,11 @@ def cgroup_mounts():
     return places
 
 
+def has_old_cgroups():
+    """Version 1 of them, each controller with a tree of its own."""
+    return any("memory" in options for options in cgroup_mounts())
+
+
 def cgroup_directory(line):
     """The directory of one line of /proc/PID/cgroup."""
     _, controllers, path = line.split(":", 2)

@@ -1,7 +1,8 @@
 """A virtual machine with Debian's kernel and what of this system belljar needs, to see it on a host of another kind.
 
 The machine is emulated, so it needs no rights and no support of the processor, and is some ten times slower. Its root is an
-archive in memory: belljar, Python without its larger parts, a shell and a few programs. It boots, runs inside.py and ends.
+archive in memory: belljar, Python without its larger parts, a shell and a few programs. It boots, runs one of inside_*.py and
+ends.
 """
 
 import json
@@ -27,6 +28,7 @@ cd /again
 mount --move . /
 exec chroot . /usr/bin/python3 /inside.py
 """
+CLUTTER = shutil.ignore_patterns("__pycache__", "node_modules")
 
 
 def missing():
@@ -57,7 +59,18 @@ def put(root, path):
     shutil.copy(path, copy)
 
 
-def fill(root):
+def programs_of(packages):
+    said = subprocess.run(["dpkg", "-L", *packages], capture_output=True, text=True, check=False)
+    folders = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
+    files = {os.path.realpath(line): line for line in said.stdout.splitlines()}
+    return [
+        path
+        for real, path in files.items()
+        if os.path.dirname(path) in folders and os.path.isfile(real)
+    ]
+
+
+def fill(root, inside, packages, trees):
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -68,12 +81,21 @@ def fill(root):
     shutil.copytree(python, root / "usr/lib" / version, ignore=shutil.ignore_patterns(*LEFT_OUT))
     programs = [shutil.which(name, path="/usr/sbin:/usr/bin") for name in PROGRAMS]
     programs += [f"/usr/bin/{version}", str(BELLJAR)]
+    programs[:0] = programs_of(packages) if packages else []
     found = [path for path in programs if path]
     for path in [*found[:-1], *libraries([*found, *python.glob("lib-dynload/*.so")])]:
         put(root, path)
-    (root / "usr/bin/sh").symlink_to("dash")
+    if not (root / "usr/bin/sh").exists():
+        (root / "usr/bin/sh").symlink_to("dash")
     shutil.copy(BELLJAR, root / "belljar")
-    shutil.copy(pathlib.Path(__file__).with_name("inside.py"), root / "inside.py")
+    here = pathlib.Path(__file__).parent
+    shutil.copy(here / inside, root / "inside.py")
+    shutil.copy(here / "first.py", root)
+    for tree, place in trees:
+        copy = shutil.copytree if tree.is_dir() else shutil.copy
+        options = {"ignore": CLUTTER} if tree.is_dir() else {}
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        copy(tree, root / place, **options)
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\nsomebody:x:1234:\n")
     (root / "init").write_text(INIT)
@@ -93,20 +115,28 @@ def pack(root, archive):
         subprocess.run(["gzip", "-1"], input=packed, stdout=file, check=True)
 
 
-def run(place):
-    """What inside.py says, by name, and all that came out of the machine."""
+def run(place, inside, packages=(), trees=(), longest=LONGEST):
+    """What the program `inside` says, by name, and all that came out of the machine. In it are also the programs of Debian
+    packages, and `trees`: what, and where in it."""
     root, archive = place / "root", place / "root.cpio.gz"
     root.mkdir()
-    fill(root)
+    fill(root, inside, packages, trees)
     pack(root, archive)
     shutil.rmtree(root)
-    command = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2G"]
+    command = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "3G"]
     command += ["-nographic", "-no-reboot", "-net", "none", "-kernel", str(KERNEL)]
     command += ["-initrd", str(archive), "-append", "console=ttyS0 quiet panic=-1"]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST, check=False
-    )
-    text = (done.stdout + done.stderr).decode(errors="replace").replace("\r", "")
+    console = place / "console"  # to be looked at while it runs
+    with console.open("wb") as out:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=longest,
+            check=False,
+        )
+    text = console.read_text(errors="replace").replace("\r", "")
     found = {}
     for line in text.splitlines():
         _, word, rest = line.partition(RESULT)  # the firmware clears a screen before the first

@@ -548,6 +548,7 @@ def test_the_installer_and_its_index_are_those_of_the_file(start, tmp_path, whee
         )
 
 
+@pytest.mark.large
 @line("S3.11", "Differences in source")
 def test_a_trusted_host_is_trusted(start, tmp_path, wheels):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

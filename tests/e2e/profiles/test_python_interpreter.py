@@ -485,6 +485,7 @@ def test_files_in_folders_keep_their_way(server):
     assert read(server, f"kernel://{session}/sub/f.txt")["text"] == "x"
 
 
+@pytest.mark.large
 @line("S2.14", "Differences in source")
 def test_a_cell_may_take_longer_than_ten_seconds(server, config):
     assert config(NAME)["run_timeout"] == 30

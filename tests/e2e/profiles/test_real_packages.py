@@ -32,6 +32,7 @@ def shop(tmp_path):
         server.stop()
 
 
+@pytest.mark.large
 @line("S1.1", "start_code_executer")
 def test_dependencies_of_the_readme(shop):
     server = shop("code-executer")

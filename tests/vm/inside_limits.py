@@ -1,7 +1,6 @@
-"""The first process of the machine: version 2 of cgroups with every controller, and belljar in the places that it can be
-started from there. Standard library only. Each line of results is for test_cgroup2.py to judge."""
+"""The first process of the machine: belljar in the places of the cgroup tree that it can be started from. Standard library
+only. Each line of results is for test_cgroup2.py to judge."""
 
-import ctypes
 import glob
 import json
 import os
@@ -10,8 +9,9 @@ import subprocess
 import time
 import traceback
 
-CGROUPS = "/sys/fs/cgroup"
-SOMEBODY = 1234
+import first
+from first import CGROUPS, SOMEBODY, say, write
+
 MEMORY, PIDS, SHARE = "96m", 24, 0.5
 
 IN_MEMORY = "x = bytearray(300 << 20)\nprint('survived')"
@@ -34,36 +34,6 @@ while time.monotonic() - begin < 3:
     pass
 print((time.process_time() - used) / (time.monotonic() - begin))
 """
-
-
-def say(**results):
-    print("RESULT " + json.dumps(results), flush=True)
-
-
-def mount(kind, place, data=""):
-    os.makedirs(place, exist_ok=True)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(kind.encode(), place.encode(), kind.encode(), 0, data.encode()) < 0:
-        raise OSError(ctypes.get_errno(), f"mount {kind}")
-
-
-def write(path, text):
-    pathlib.Path(path).write_text(text)
-
-
-def set_up():
-    for kind, place in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")):
-        mount(kind, place)
-    mount("devpts", "/dev/pts")
-    mount("tmpfs", "/tmp", "mode=1777")
-    mount("cgroup2", CGROUPS)
-    for name in ("session", "service", "user", "user/own"):
-        os.makedirs(f"{CGROUPS}/{name}")
-    for name in ("", "user"):
-        write(f"{CGROUPS}/{name}/cgroup.subtree_control", "+memory +pids +cpu")
-    for file in ("", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"):
-        os.chown(f"{CGROUPS}/user/own/{file}", SOMEBODY, SOMEBODY)
-    write(f"{CGROUPS}/session/cgroup.procs", str(os.getpid()))
 
 
 class Server:
@@ -178,11 +148,7 @@ def left():
 
 
 def main():
-    set_up()
-    say(
-        kernel=os.uname().release,
-        controllers=pathlib.Path(f"{CGROUPS}/cgroup.controllers").read_text().split(),
-    )
+    first.set_up()
     for name, place, uid in (
         ("beside a shell", "session", 0),
         ("alone", "service", 0),
@@ -197,6 +163,4 @@ def main():
 try:
     main()
 finally:
-    print("END", flush=True)
-    write("/proc/sysrq-trigger", "o")
-    time.sleep(60)
+    first.end()

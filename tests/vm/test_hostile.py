@@ -1,0 +1,55 @@
+"""Who a guest is and what it shares with others (tests/hostile/test_identity.py), on a host with version 2 of cgroups and Debian's own
+kernel, where most servers are. The attacks themselves have limits of time that an emulated machine does not keep."""
+
+import json
+import pathlib
+
+import machine
+import pytest
+from belljar import FULL
+
+PACKAGES = """bash coreutils dash findutils grep gzip hostname iproute2 login mawk mount nodejs passwd procps sed tar
+    util-linux util-linux-extra""".split()
+SITE = [
+    "_pytest",
+    "py.py",
+    "iniconfig",
+    "packaging",
+    "pluggy",
+    "pygments",
+    "pytest",
+    "pytest_timeout.py",
+]
+LONGEST = 1200  # seconds
+WHICH = ["tests/hostile/test_identity.py"]
+
+
+def site_files():
+    for name in SITE:
+        path = pathlib.Path(pytest.__file__).parents[1] / name
+        yield path, f"site/{name}"
+    for path in pathlib.Path(pytest.__file__).parents[1].glob("pytest*.dist-info"):
+        yield path, f"site/{path.name}"
+
+
+@pytest.mark.timeout(LONGEST + 60)
+def test_a_guest_is_nobody_there_either(tmp_path):
+    if not FULL:
+        pytest.skip("takes long (BELLJAR_FULL=1)")
+    if why := machine.missing():
+        pytest.skip(why)
+    which = tmp_path / "which.json"
+    which.write_text(json.dumps(WHICH))
+    trees = [(machine.ROOT / name, f"project/{name}") for name in ("tests", "docs", "src")]
+    trees += [*site_files(), (which, "which.json")]
+    place = tmp_path / "vm"
+    place.mkdir()
+    found, text = machine.run(place, "inside_hostile.py", PACKAGES, trees, LONGEST)
+    assert "results" in found, text[-3000:]
+    results = found["results"]
+    kinds = [kind for kind, _ in results.values()]
+    assert kinds.count("passed") > 30, text[-3000:]
+    bad = [
+        f"{name}: {text}" for name, (kind, text) in results.items() if kind in ("failure", "error")
+    ]
+    assert not bad, "\n\n".join(bad)
