@@ -76,9 +76,8 @@ def busyness():
     return min(max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1) - 1), 8.0)
 
 
-PATIENCE = float(
-    os.environ.get("BELLJAR_PATIENCE") or (5 if is_sanitized() else 1) * busyness()
-)  # the first: where it is known, as in an emulated machine
+# BELLJAR_PATIENCE: where it is known, as in an emulated machine.
+PATIENCE = float(os.environ.get("BELLJAR_PATIENCE") or (5 if is_sanitized() else 1) * busyness())
 FULL = bool(os.environ.get("BELLJAR_FULL"))  # the largest numbers, which take long
 
 

@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import subprocess
+import termios
 import time
 
 CGROUPS = "/sys/fs/cgroup"
 SOMEBODY = 1234
+RESULT = "RESULT "  # begins a line of results, for machine.py
 PLACES = [
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),
@@ -23,7 +25,7 @@ PLACES = [
 
 
 def say(**results):
-    print("RESULT " + json.dumps(results), flush=True)
+    print(RESULT + json.dumps(results), flush=True)
 
 
 def mount(kind, place, data):
@@ -41,6 +43,7 @@ def set_up():
     """Afterwards we are in the cgroup of a session; "service" is empty, and "user/own" is somebody's."""
     for kind, place, data in PLACES:
         mount(kind, place, data)
+    write("/proc/sys/kernel/printk", "1")  # what the kernel says would come amid our lines
     for name in ("session", "service", "user", "user/own"):
         os.makedirs(f"{CGROUPS}/{name}")
     for name in ("", "user"):
@@ -66,5 +69,6 @@ def run(command, **options):
 
 def end():
     print("END", flush=True)
+    termios.tcdrain(1)  # or the machine's last words come amid what the console has still to show
     write("/proc/sysrq-trigger", "o")
     time.sleep(60)

@@ -1,14 +1,13 @@
 """The first process of the machine: tests of tests/hostile, as they are, from a session's cgroup. What came of each is for
 test_hostile.py to judge."""
 
-import json
 import os
-import pathlib
 import xml.etree.ElementTree as ElementTree
 
 import first
 
 REPORT = "/tmp/report.xml"
+WHICH = ["tests/hostile/test_identity.py"]
 
 
 def outcome(case):
@@ -24,8 +23,7 @@ def main():
         PYTHONPATH="/site", BELLJAR_BIN="/belljar", LANG="C.UTF-8", BELLJAR_PATIENCE="12"
     )
     command = ["python3", "-m", "pytest", "-q", "--timeout", "1500", "--junitxml", REPORT]
-    command += json.loads(pathlib.Path("/which.json").read_text())
-    first.say(status=first.run(command, cwd="/project"))
+    first.say(status=first.run([*command, *WHICH], cwd="/project"))
     results = {}
     for case in ElementTree.parse(REPORT).iter("testcase"):
         results[f"{case.get('classname')} {case.get('name')}"] = outcome(case)

@@ -11,6 +11,8 @@ import pathlib
 import shutil
 import subprocess
 
+from first import RESULT, SOMEBODY
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNEL = ROOT / ".cache/vm/vmlinuz"
 QEMU = "qemu-system-x86_64"
@@ -18,7 +20,6 @@ BELLJAR = pathlib.Path(os.environ.get("BELLJAR_BIN", ROOT / "build/belljar"))
 PROGRAMS = "bash dash python3 mount chroot cat ls id sleep env head true".split()
 LEFT_OUT = "test tests idlelib tkinter turtledemo ensurepip lib2to3 pydoc_data config-*".split()
 LONGEST = 400  # seconds
-RESULT = "RESULT "
 
 # Nothing may be mounted over the archive's own root, so it is mounted once more, and that is moved over it.
 INIT = """#!/bin/bash
@@ -96,8 +97,10 @@ def fill(root, inside, packages, trees):
         options = {"ignore": CLUTTER} if tree.is_dir() else {}
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         copy(tree, root / place, **options)
-    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/:/bin/sh\n")
-    (root / "etc/group").write_text("root:x:0:\nsomebody:x:1234:\n")
+    (root / "etc/passwd").write_text(
+        f"root:x:0:0::/root:/bin/sh\nsomebody:x:{SOMEBODY}:{SOMEBODY}::/:/bin/sh\n"
+    )
+    (root / "etc/group").write_text(f"root:x:0:\nsomebody:x:{SOMEBODY}:\n")
     (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
 

@@ -1,7 +1,6 @@
 """Who a guest is and what it shares with others (tests/hostile/test_identity.py), on a host with version 2 of cgroups and Debian's own
 kernel, where most servers are. The attacks themselves have limits of time that an emulated machine does not keep."""
 
-import json
 import pathlib
 
 import machine
@@ -21,7 +20,6 @@ SITE = [
     "pytest_timeout.py",
 ]
 LONGEST = 1200  # seconds
-WHICH = ["tests/hostile/test_identity.py"]
 
 
 def site_files():
@@ -38,13 +36,8 @@ def test_a_guest_is_nobody_there_either(tmp_path):
         pytest.skip("takes long (BELLJAR_FULL=1)")
     if why := machine.missing():
         pytest.skip(why)
-    which = tmp_path / "which.json"
-    which.write_text(json.dumps(WHICH))
-    trees = [(machine.ROOT / name, f"project/{name}") for name in ("tests", "docs", "src")]
-    trees += [*site_files(), (which, "which.json")]
-    place = tmp_path / "vm"
-    place.mkdir()
-    found, text = machine.run(place, "inside_hostile.py", PACKAGES, trees, LONGEST)
+    trees = [(machine.ROOT / "tests", "project/tests"), *site_files()]
+    found, text = machine.run(tmp_path, "inside_hostile.py", PACKAGES, trees, LONGEST)
     assert "results" in found, text[-3000:]
     results = found["results"]
     kinds = [kind for kind, _ in results.values()]
