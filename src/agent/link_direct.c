@@ -23,7 +23,8 @@ enum {
     TURNS = 16,         /* of one kernel, before others get theirs */
     FIRST_LATE_MS = 12, /* that a process needs to come, in which its output can wait as well */
     REST_MS = 20, /* after a cell, in which the next often comes: pipes are not watched for that */
-    DEAF_MAX = 100, /* events in a row of which nothing could be read */
+    DEAF_MAX = 100,  /* events in a row of which nothing could be read */
+    PIECE = 1 << 20, /* of a message, in one call: more than a socket takes */
 };
 
 enum { SAID, OUT, ERR, CHANNEL, WATCHES };
@@ -238,8 +239,9 @@ void link_direct_send(struct link *link)
     if (link->holding)
         return;
     while (kernel->talk_at < kernel->talk.len) {
-        ssize_t n = send(fd, kernel->talk.data + kernel->talk_at,
-                         kernel->talk.len - kernel->talk_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        size_t left = kernel->talk.len - kernel->talk_at;
+        ssize_t n = send(fd, kernel->talk.data + kernel->talk_at, left < PIECE ? left : PIECE,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
