@@ -224,7 +224,7 @@ def hide_descriptor(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-GIVE_BACK = None  # of a zygote's children: what they do when nobody has asked for a while
+GIVE_BACK = None  # of a zygote's children: what they do when nobody has asked for a while, until somebody does
 
 
 class Look:
@@ -275,7 +275,7 @@ class Look:
                 pass
             if self.has_run and GIVE_BACK is not None:
                 begin = own()
-                GIVE_BACK()
+                GIVE_BACK(self.fd)
                 self.spent_ns += own() - begin
                 self.has_run = False
             self.poll.poll()

@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_COLLAPSE
@@ -24,6 +26,7 @@
 #define FREEZE_MAX ((size_t)256 << 20) /* one mapping of unknown purpose */
 #define LARGE ((size_t)4 << 20)
 #define FILE_NAME "belljar-zygote"
+#define SIGNAL_BYTES ((uintptr_t)8) /* of a set of signals, as the kernel has it */
 #define ARENA                                                                                      \
     ((size_t)1 << 20) /* of Python since 3.10; smaller ones, and stacks of frames, are left alone */
 
@@ -39,7 +42,11 @@ struct map {
     bool emptied;     /* for children, by the kernel */
 };
 
-enum { ENTRIES = HUGE / PAGE, WRITTEN_MAX = 64 };
+enum { ENTRIES = HUGE / PAGE, WRITTEN_MAX = 64, GOES_MAX = 2048 };
+
+struct span {
+    uintptr_t begin, end;
+};
 
 /* What is needed for a moment. In a mapping of its own that children find empty: it is neither frozen, as all that is there
  * at the start would be, nor copied by forks. */
@@ -47,9 +54,9 @@ struct scratch {
     char text[MAPS_BYTES];
     struct map maps[MAPS_MAX];
     uint64_t entries[ENTRIES];
-    struct {
-        uintptr_t begin, end;
-    } written[WRITTEN_MAX]; /* pages that the zygote has copies of */
+    struct span written[WRITTEN_MAX]; /* pages that the zygote has copies of */
+    struct span goes[GOES_MAX];       /* what a child gives back */
+    size_t n_goes;
 };
 static PAGES_TOGETHER struct scratch *scratch;
 static PAGES_TOGETHER struct map *maps;
@@ -179,9 +186,7 @@ static void prefer_heap(void)
 enum { KNOWN_MAX = 2048 };
 
 /* That of libraries, of Python's first arenas, and of the loader. */
-static struct {
-    uintptr_t begin, end;
-} known[KNOWN_MAX];
+static struct span known[KNOWN_MAX];
 static size_t n_known;
 
 static void note_known(uintptr_t begin, uintptr_t end)
@@ -714,26 +719,29 @@ static bool has_changed(const struct map *map, uintptr_t at, uintptr_t kept)
     return memcmp((void *)at, original.begin + map->offset + (at - map->begin), PAGE) != 0;
 }
 
-/* From `begin` to `end`, which are in one huge page. */
-static void give_back(const struct map *map, uintptr_t begin, uintptr_t end, uintptr_t kept)
+static void note_going(uintptr_t begin, uintptr_t end)
 {
-    uintptr_t first = 0; /* of some that can go */
-    bool any = false, all = true;
-    for (uintptr_t at = begin; at <= end; at += PAGE) {
-        bool copied = at < end && is_copied(at);
-        bool goes = copied && !has_changed(map, at, kept);
-        any |= goes;
-        all &= goes || !copied;
-        if (goes && !first)
-            first = at;
-        if (!goes && first) {
-            (void)madvise((void *)first, at - first, MADV_DONTNEED);
-            first = 0;
+    if (begin < end && scratch->n_goes < GOES_MAX)
+        scratch->goes[scratch->n_goes++] = (struct span){ begin, end };
+}
+
+/* From `begin` to `end`, which are in one huge page. Where something of it was copied, the rest is mapped in small
+ * pages, and that goes as well: whoever has to find all users of the huge page (threads of the kernel's, which hold what
+ * forks and faults need meanwhile) would have to look at hundreds of entries in each of a thousand idle kernels. */
+static void note_unchanged(const struct map *map, uintptr_t begin, uintptr_t end, uintptr_t kept)
+{
+    bool any = false;
+    for (uintptr_t at = begin; at < end; at += PAGE)
+        any |= is_copied(at);
+    if (!any)
+        return;
+    uintptr_t first = begin;
+    for (uintptr_t at = begin; at < end; at += PAGE)
+        if (is_copied(at) && has_changed(map, at, kept)) {
+            note_going(first, at);
+            first = at + PAGE;
         }
-    }
-    /* With them goes the page table, since Linux 6.14. */
-    if (any && all)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    note_going(first, end); /* if that is all, the page table goes with it, since Linux 6.14 */
 }
 
 /* Others could write to a page between our look at it and its end. */
@@ -749,14 +757,55 @@ static bool is_alone(void)
 }
 
 /* What is below us on the stack: nobody's any more, but for what a call may keep right below it. */
-static void give_back_stack(const struct map *map)
+static void note_stack(const struct map *map)
 {
     uintptr_t end = ((uintptr_t)__builtin_frame_address(0) - PAGE) / PAGE * PAGE;
-    if (end > map->begin && end < map->end)
-        (void)madvise((void *)map->begin, end - map->begin, MADV_DONTNEED);
+    if (end < map->end)
+        note_going(map->begin, end);
 }
 
-void pages_give_back(const void *kept)
+/* A system call that touches nothing but this function's caller. */
+static inline long call(long number, uintptr_t first, uintptr_t second, uintptr_t third,
+                        uintptr_t fourth, uintptr_t fifth)
+{
+#if defined(__x86_64__)
+    register uintptr_t in_r10 __asm__("r10") = fourth;
+    register uintptr_t in_r8 __asm__("r8") = fifth;
+    __asm__ volatile("syscall"
+                     : "+a"(number)
+                     : "D"(first), "S"(second), "d"(third), "r"(in_r10), "r"(in_r8)
+                     : "rcx", "r11", "memory", "cc");
+    return number;
+#elif defined(__aarch64__)
+    register uintptr_t x0 __asm__("x0") = first;
+    register uintptr_t x1 __asm__("x1") = second;
+    register uintptr_t x2 __asm__("x2") = third;
+    register uintptr_t x3 __asm__("x3") = fourth;
+    register uintptr_t x4 __asm__("x4") = fifth;
+    register long x8 __asm__("x8") = number;
+    __asm__ volatile("svc #0"
+                     : "+r"(x0)
+                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x8)
+                     : "memory", "cc");
+    return (long)x0;
+#else
+    return syscall(number, first, second, third, fourth, fifth);
+#endif
+}
+
+/* Without the C library: what it runs would be mapped again, and with a page of it the huge page that it is in. */
+static __attribute__((noinline)) void let_go_and_wait(int until, const sigset_t *mask)
+{
+    for (size_t i = 0; i < scratch->n_goes; i++)
+        (void)call(SYS_madvise, scratch->goes[i].begin,
+                   scratch->goes[i].end - scratch->goes[i].begin, MADV_DONTNEED, 0, 0);
+    (void)call(SYS_madvise, (uintptr_t)original.begin, original.size, MADV_DONTNEED, 0, 0);
+    (void)call(SYS_madvise, (uintptr_t)scratch, sizeof(*scratch), MADV_DONTNEED, 0, 0);
+    struct pollfd next = { .fd = until, .events = POLLIN };
+    (void)call(SYS_ppoll, (uintptr_t)&next, 1, 0, (uintptr_t)mask, SIGNAL_BYTES);
+}
+
+void pages_give_back(const void *kept, int until, const sigset_t *mask)
 {
     int fd = -1;
     if (original.begin && is_alone())
@@ -765,15 +814,14 @@ void pages_give_back(const void *kept)
     for (size_t i = 0; i < count; i++) {
         const struct map *map = &maps[i];
         if (map->named)
-            give_back_stack(map);
+            note_stack(map);
         if (!is_frozen(map))
             continue;
         for (uintptr_t at = map->begin, end; at < map->end && (end = look(fd, map, at)); at = end)
-            give_back(map, at, end, (uintptr_t)kept / PAGE * PAGE);
+            note_unchanged(map, at, end, (uintptr_t)kept / PAGE * PAGE);
     }
     if (fd < 0)
         return;
     close(fd);
-    (void)madvise(original.begin, original.size, MADV_DONTNEED);
-    forget_scratch();
+    let_go_and_wait(until, mask);
 }

@@ -23,7 +23,8 @@
  *   8. pages_copy()       in each of the others, at its beginning: those pages, one after the other. Else it would read one
  *                         first, get a huge page for that, write to it, and lose the huge page again
  *   9. pages_give_back()  in a child, when it is idle: most counts of references that it has written are what they
- *                         were by then, so that a page is a copy of the file's again, and can be had from there
+ *                         were by then, so that a page is a copy of the file's again, and can be had from there.
+ *                         What is mapped of the file around such pages goes as well
  *
  * Each does what it can. In a child memory is had in small pages again: it would pay for 2 MiB at each
  * first touch.
@@ -31,6 +32,7 @@
 #ifndef BELLJAR_ZYGOTE_PAGES_H
 #define BELLJAR_ZYGOTE_PAGES_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,8 +62,9 @@ struct pages_written {
 /* `child` waits, and has every mapping that we have. Nothing is learnt where that cannot be seen. */
 void pages_learn(pid_t child, struct pages_written *ret);
 void pages_copy(const struct pages_written *written);
-/* With signals blocked. Beside other threads nothing happens. The page of `kept`, and those next to it, stay: the thread's
- * own memory, to which the kernel writes at any time (rseq(2)). */
-void pages_give_back(const void *kept);
+/* With signals blocked. Then it waits, until `until` can be read or a signal comes that is not in `mask`: on the way to
+ * a wait elsewhere much of it would be mapped again. Beside other threads nothing happens. The page of `kept`, and those
+ * next to it, stay: the thread's own memory, to which the kernel writes at any time (rseq(2)). */
+void pages_give_back(const void *kept, int until, const sigset_t *mask);
 
 #endif

@@ -34,7 +34,7 @@ EXPORT void zygote_fill(void);
 EXPORT void zygote_side_by_side(int on);
 EXPORT void zygote_prepare(const char *imported, const char *request, int request_len);
 EXPORT int zygote_serve(void);
-EXPORT void zygote_give_back(void);
+EXPORT void zygote_give_back(int channel);
 
 /* What a child of zygote_serve() has still to do; zygote.py has the same. */
 enum { NOT_HIDDEN = 1 };
@@ -357,14 +357,15 @@ static bool hide_descriptors(void)
     return sys_close_range(CHANNEL, KERNEL_FDS - 1) == 0;
 }
 
-/* kernel.py calls it when it has had nothing to do for IDLE_US. */
-void zygote_give_back(void)
+/* kernel.py calls it when it has had nothing to do for IDLE_US, and has something to do when it returns, or nothing as
+ * before. */
+void zygote_give_back(int channel)
 {
     sigset_t all, before;
     (void)sigfillset(&all);
     if (sigprocmask(SIG_SETMASK, &all, &before) < 0)
         return;
-    pages_give_back(zygote.tid_address);
+    pages_give_back(zygote.tid_address, channel, &before);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
 }
 

@@ -100,25 +100,37 @@ def test_its_heap_shrinks_and_grows_like_any_other(warm_jar):
     assert ask(warm_jar, GROWING) == [size, size, 320_000, 2 * size - 2000, True]
 
 
-def copied_pages(smaps, name="/memfd:belljar-zygote"):
-    """Of the file that holds a zygote's memory, those that a child has written to."""
+FILE = "/memfd:belljar-zygote"
+
+
+def pages_in(smaps, name, *kinds):
+    """How many of a kind there are in the mappings of that name."""
     pages, inside = 0, False
     for line in smaps.splitlines():
         words = line.split()
         if not words[0].endswith(":"):
             inside = name in words
-        elif inside and words[0] == "Anonymous:":
+        elif inside and words[0].rstrip(":") in kinds:
             pages += int(words[1]) // 4
     return pages
 
 
-def pages_of_kernel(jar, *name):
-    """Those of the only one there is."""
+def copied_pages(smaps, name=FILE):
+    """Of the file that holds a zygote's memory, those that a child has written to."""
+    return pages_in(smaps, name, "Anonymous")
+
+
+def smaps_of_kernel(jar):
+    """Of the only one there is."""
     (pid,) = [pid for pid, name in descendants(jar).items() if name.startswith("python")]
     smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
-    if "/memfd:belljar-zygote" not in smaps:
+    if FILE not in smaps:
         pytest.skip("its memory is not in one file")
-    return copied_pages(smaps, *name)
+    return smaps
+
+
+def pages_of_kernel(jar, *name):
+    return copied_pages(smaps_of_kernel(jar), *name)
 
 
 needs_eyes = pytest.mark.skipif(
@@ -153,6 +165,44 @@ def test_an_idle_kernel_gives_back_pages_that_are_as_before():
         assert (
             python(jar, DESCRIBE + "int(table.loc['max', 'a'])", run.session).said["result"] == "8"
         )
+
+
+def small_pages(jar):
+    """Of the file, those that are mapped one by one and not copied."""
+    smaps = smaps_of_kernel(jar)
+    huge = pages_in(smaps, FILE, "ShmemPmdMapped", "FilePmdMapped")
+    return pages_in(smaps, FILE, "Rss") - huge - copied_pages(smaps)
+
+
+@zygote_only
+@needs_eyes
+def test_an_idle_kernel_has_nothing_mapped_that_it_does_not_use():
+    """Else each thread of the kernel's that looks for all users of a huge page finds 512 in each of a thousand kernels,
+    and whoever forks has to wait for it."""
+    with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
+        session = python(jar, DESCRIBE).session
+        if pages_in(smaps_of_kernel(jar), FILE, "ShmemPmdMapped", "FilePmdMapped") == 0:
+            pytest.skip("there are no huge pages here")
+        wait_for(lambda: small_pages(jar) < 400, "fewer pages than 400")
+        assert python(jar, "len(table)", session).said["result"] == "8"
+
+
+SIGNAL_LATER = """
+import signal, time
+came = []
+signal.signal(signal.SIGALRM, lambda number, frame: came.append(time.monotonic()))
+set_at = time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, 1)
+"""
+
+
+@zygote_only
+def test_a_signal_finds_an_idle_kernel(data_jar):
+    """It waits in C by then, and its handler is Python's."""
+    session = python(data_jar, SIGNAL_LATER).session
+    time.sleep(2.5)
+    run = python(data_jar, "len(came) == 1 and 0.9 < came[0] - set_at < 2.2", session)
+    assert run.said["result"] == "True", run
 
 
 DEEP = """
