@@ -712,11 +712,13 @@ void pages_copy(const struct pages_written *written)
 
 /*** giving back ***/
 
-static bool has_changed(const struct map *map, uintptr_t at, uintptr_t kept)
+/* To what does not, nothing is written until it goes. */
+static bool stays(const struct map *map, uintptr_t at, uintptr_t kept)
 {
     if (at + PAGE >= kept && at <= kept + PAGE)
         return true;
-    return memcmp((void *)at, original.begin + map->offset + (at - map->begin), PAGE) != 0;
+    return is_copied(at) &&
+           memcmp((void *)at, original.begin + map->offset + (at - map->begin), PAGE) != 0;
 }
 
 static void note_going(uintptr_t begin, uintptr_t end)
@@ -737,7 +739,7 @@ static void note_unchanged(const struct map *map, uintptr_t begin, uintptr_t end
         return;
     uintptr_t first = begin;
     for (uintptr_t at = begin; at < end; at += PAGE)
-        if (is_copied(at) && has_changed(map, at, kept)) {
+        if (stays(map, at, kept)) {
             note_going(first, at);
             first = at + PAGE;
         }
