@@ -712,7 +712,7 @@ void pages_copy(const struct pages_written *written)
 
 /*** giving back ***/
 
-/* To what does not, nothing is written until it goes. */
+/* All is noted before anything goes. Nothing writes meanwhile to pages that do not stay: no code of ours, no other thread. */
 static bool stays(const struct map *map, uintptr_t at, uintptr_t kept)
 {
     if (at + PAGE >= kept && at <= kept + PAGE)

@@ -357,8 +357,8 @@ static bool hide_descriptors(void)
     return sys_close_range(CHANNEL, KERNEL_FDS - 1) == 0;
 }
 
-/* kernel.py calls it when it has had nothing to do for IDLE_US, and has something to do when it returns, or nothing as
- * before. */
+/* kernel.py calls it when it has had nothing to do for IDLE_US. It returns when there is a request, or a signal; at once
+ * where nothing can be given back. */
 void zygote_give_back(int channel)
 {
     sigset_t all, before;

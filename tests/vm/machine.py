@@ -93,10 +93,11 @@ def fill(root, inside, packages, trees):
     shutil.copy(here / inside, root / "inside.py")
     shutil.copy(here / "first.py", root)
     for tree, place in trees:
-        copy = shutil.copytree if tree.is_dir() else shutil.copy
-        options = {"ignore": CLUTTER} if tree.is_dir() else {}
         (root / place).parent.mkdir(parents=True, exist_ok=True)
-        copy(tree, root / place, **options)
+        if tree.is_dir():
+            shutil.copytree(tree, root / place, ignore=CLUTTER)
+        else:
+            shutil.copy(tree, root / place)
     (root / "etc/passwd").write_text(
         f"root:x:0:0::/root:/bin/sh\nsomebody:x:{SOMEBODY}:{SOMEBODY}::/:/bin/sh\n"
     )

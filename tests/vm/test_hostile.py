@@ -23,10 +23,8 @@ LONGEST = 1200  # seconds
 
 
 def site_files():
-    for name in SITE:
-        path = pathlib.Path(pytest.__file__).parents[1] / name
-        yield path, f"site/{name}"
-    for path in pathlib.Path(pytest.__file__).parents[1].glob("pytest*.dist-info"):
+    site = pathlib.Path(pytest.__file__).parents[1]
+    for path in [*(site / name for name in SITE), *site.glob("pytest*.dist-info")]:
         yield path, f"site/{path.name}"
 
 

@@ -167,11 +167,13 @@ def test_an_idle_kernel_gives_back_pages_that_are_as_before():
         )
 
 
-def small_pages(jar):
+def pages_in_huge_ones(smaps):
+    return pages_in(smaps, FILE, "ShmemPmdMapped", "FilePmdMapped")
+
+
+def small_pages(smaps):
     """Of the file, those that are mapped one by one and not copied."""
-    smaps = smaps_of_kernel(jar)
-    huge = pages_in(smaps, FILE, "ShmemPmdMapped", "FilePmdMapped")
-    return pages_in(smaps, FILE, "Rss") - huge - copied_pages(smaps)
+    return pages_in(smaps, FILE, "Rss") - pages_in_huge_ones(smaps) - copied_pages(smaps)
 
 
 @zygote_only
@@ -181,9 +183,9 @@ def test_an_idle_kernel_has_nothing_mapped_that_it_does_not_use():
     and whoever forks has to wait for it."""
     with open_jar(*with_runtime(), "--kernel-pool-size", "0") as jar:
         session = python(jar, DESCRIBE).session
-        if pages_in(smaps_of_kernel(jar), FILE, "ShmemPmdMapped", "FilePmdMapped") == 0:
+        if pages_in_huge_ones(smaps_of_kernel(jar)) == 0:
             pytest.skip("there are no huge pages here")
-        wait_for(lambda: small_pages(jar) < 400, "fewer pages than 400")
+        wait_for(lambda: small_pages(smaps_of_kernel(jar)) < 400, "fewer pages than 400")
         assert python(jar, "len(table)", session).said["result"] == "8"
 
 
