@@ -64,12 +64,10 @@ static int new_namespaces(struct inside *inside, const char **ret_detail)
     return unshare((int)inside->mould->setup.namespaces) < 0 ? -errno : 0;
 }
 
-/* The first and only word at the door that is not an order for a kernel. */
-static int wait_for_ids(struct inside *inside, const char **ret_detail)
+static int enter_users(struct inside *inside, const char **ret_detail)
 {
     (void)ret_detail;
-    char byte;
-    return read(inside->door, &byte, 1) == 1 ? 0 : -EPIPE;
+    return setns(inside->users, CLONE_NEWUSER) < 0 ? -errno : 0;
 }
 
 static int become_agent(struct inside *inside, const char **ret_detail)
@@ -205,12 +203,12 @@ static const struct step {
 } steps[] = {
     /* First: all that follows is charged there, and only the spawner's uid may do it (v1). */
     { "enter the agent's cgroup", join_cgroup },
-    { "make namespaces", new_namespaces },       /* owned by this sandbox's own user namespace */
-    { "wait for the id maps", wait_for_ids },    /* the mould writes them meanwhile */
-    { "become the agent's user", become_agent }, /* before files are made: they get its uid */
-    { "open the guest's cgroup", open_guest_cgroup }, /* as that user, or v1 refuses the entry */
+    { "make namespaces", new_namespaces }, /* owned by the mould's user namespace… */
     { "set the host name", name_host },
     { "private mounts", private_places },
+    { "enter the user namespace", enter_users }, /* …in which nobody has a right from here on */
+    { "become the agent's user", become_agent },
+    { "open the guest's cgroup", open_guest_cgroup }, /* as that user, or v1 refuses the entry */
     { "limit resources", limit_resources },
     { "place descriptors", place_descriptors }, /* after the last step that opens something */
     { "drop capabilities", drop_capabilities }, /* after the last step that needs one */
@@ -231,8 +229,6 @@ void inside_run(struct inside *inside)
     struct mould_reply reply = { .word = MOULD_STARTED,
                                  .slot = inside->order->slot,
                                  .birth = inside->order->birth };
-    /* Or wait_for_ids() would outlive the mould, and with it our copy of its socket. */
-    close(inside->outer_door);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         const char *detail = NULL;
         int r = steps[i].run(inside, &detail);

@@ -18,7 +18,7 @@ struct inside {
     const struct mould *mould;
     const struct mould_order *order;
     int stream, door; /* the agent's ends */
-    int outer_door;   /* its other end, which is not ours */
+    int users;        /* its user namespace */
     int control;
     int guest_cgroups[AGENT_CGROUPS_MAX];
     int n_guest_cgroups;
@@ -26,8 +26,8 @@ struct inside {
 /* Never returns: the agent serves, or the child ends and has said why. */
 _Noreturn void inside_run(struct inside *inside);
 
-/* places.c: what must be private in the copy of the template, as the agent's user: fresh /proc with its masks,
- * /tmp, /dev/shm, /dev/pts, /workspace, /run/belljar. Returns 0 or -errno, and which mount it was. */
+/* places.c: what must be private in the copy of the template: fresh /proc with its masks, /tmp, /dev/shm, /dev/pts,
+ * /workspace, /run/belljar. With the mould's rights, and ids as it has them. Returns 0 or -errno, and which mount it was. */
 int places_mount(const struct mould *mould, const struct mould_order *order, const char **ret_step);
 
 #endif

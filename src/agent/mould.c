@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 static struct mould mould;
 static int home = -1; /* a network namespace for the mould itself, where sandboxes have their own */
@@ -179,7 +181,7 @@ static void leave_network(pid_t born)
     _exit(1);
 }
 
-/*** one sandbox ***/
+/*** ids ***/
 
 static int write_map(pid_t pid, const char *file, const char *map)
 {
@@ -192,7 +194,7 @@ static int write_map(pid_t pid, const char *file, const char *map)
     return r;
 }
 
-/* Two ids of this slot's own: the agent's, which sees itself as 0, and the guest's; or the one there is. */
+/* Two ids of its own: the agent's, which sees itself as 0, and the guest's; or the one there is. */
 static int map_ids(const struct mould_order *order, pid_t pid)
 {
     char map[96];
@@ -205,6 +207,52 @@ static int map_ids(const struct mould_order *order, pid_t pid)
     int r = write_map(pid, "gid_map", map);
     return r < 0 ? r : write_map(pid, "uid_map", map);
 }
+
+/* It has a copy of our socket, which tells the spawner that we live. */
+static _Noreturn void live_in_users(void)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        (void)poll(NULL, 0, -1);
+}
+
+/* By a child that does nothing but live in it until its ids are mapped. */
+static int make_users(const struct mould_order *order)
+{
+    pid_t pid = sys_clone(CLONE_NEWUSER, SIGCHLD, 0);
+    if (pid < 0)
+        return pid;
+    if (pid == 0)
+        live_in_users();
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    int users = open(path, O_RDONLY | O_CLOEXEC);
+    int r = users < 0 ? -errno : map_ids(order, pid);
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (r < 0 && users >= 0)
+        close(users);
+    return r < 0 ? r : users;
+}
+
+static int find_users(const struct mould_order *order)
+{
+    static int kept[MOULD_USERS_KEPT]; /* 0: none */
+    if (order->identity >= MOULD_USERS_KEPT)
+        return make_users(order);
+    int *users = &kept[order->identity];
+    if (*users == 0) {
+        int made = make_users(order);
+        if (made < 0)
+            return made;
+        *users = made;
+    }
+    int copy = fcntl(*users, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
+}
+
+/*** one sandbox ***/
 
 /* v2: the leaf that a child is born in. -1: elsewhere it enters by itself. */
 static int open_birthplace(const struct mould_order *order)
@@ -224,7 +272,7 @@ static pid_t clone_child(struct inside *inside)
     int place = open_birthplace(inside->order);
     if (v2 && place < 0)
         return place;
-    uint64_t flags = CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID;
+    uint64_t flags = CLONE_PARENT | CLONE_NEWPID;
     pid_t pid =
         sys_clone(flags | (v2 ? SYS_CLONE_INTO_CGROUP : 0), /* exit_signal= */ 0, v2 ? place : 0);
     if (pid == 0)
@@ -234,14 +282,15 @@ static pid_t clone_child(struct inside *inside)
     return pid;
 }
 
-/* `net`: what the child is to be born in and we are in now, or -1. */
-static void bear(const struct mould_order *order, const int stream[2], const int door[2], int net)
+/* `net`: what the child is to be born in and we are in now, or -1. `users`: what it enters later. */
+static void bear(const struct mould_order *order, const int stream[2], const int door[2], int net,
+                 int users)
 {
     struct inside inside = { .mould = &mould,
                              .order = order,
                              .stream = stream[1],
                              .door = door[1],
-                             .outer_door = door[0],
+                             .users = users,
                              .control = MOULD_CONTROL_FD };
     pid_t pid = clone_child(&inside);
     if (net >= 0)
@@ -250,9 +299,6 @@ static void bear(const struct mould_order *order, const int stream[2], const int
         tell_failed(order, MOULD_UNBORN, "clone", -pid);
         return;
     }
-    int r = map_ids(order, pid);
-    if (r < 0) /* not reaped: nobody knows it yet */
-        (void)kill(pid, SIGKILL);
     const int outer[MOULD_BORN_FDS] = { stream[0], door[0], net };
     const struct mould_reply born = {
         .word = MOULD_BORN, .slot = order->slot, .birth = order->birth, .pid = pid
@@ -262,23 +308,20 @@ static void bear(const struct mould_order *order, const int stream[2], const int
         (void)kill(pid, SIGKILL);
         tell_failed(order, pid, "hand over the agent's sockets", -told);
         (void)tell(&born, NULL, 0);
-    } else if (r < 0)
-        tell_failed(order, pid, "map ids", -r);
-    else
-        (void)!send(door[0], "", 1, MSG_NOSIGNAL); /* it goes on, or is dead */
+    }
 }
 
 /* Takes `spare`. */
 static void bear_in_network(const struct mould_order *order, const int stream[2], const int door[2],
-                            int spare)
+                            int users, int spare)
 {
     if (!mould.setup.own_network) {
-        bear(order, stream, door, -1);
+        bear(order, stream, door, -1, users);
         return;
     }
     int net = enter_network(spare);
     if (net >= 0) {
-        bear(order, stream, door, net);
+        bear(order, stream, door, net, users);
         close(net);
         return;
     }
@@ -289,16 +332,19 @@ static void bear_in_network(const struct mould_order *order, const int stream[2]
 /* Takes `spare`. */
 static void obey(const struct mould_order *order, int spare)
 {
-    int fds[4] = { -1, -1, -1, -1 };
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) == 0 &&
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[2]) == 0) {
-        bear_in_network(order, &fds[0], &fds[2], spare);
-    } else {
+    int fds[] = { -1, -1, -1, -1, find_users(order) }, users = fds[4];
+    if (users < 0) {
+        tell_failed(order, MOULD_UNBORN, "make a user namespace", -users);
+    } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) < 0 ||
+               socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[2]) < 0) {
         tell_failed(order, MOULD_UNBORN, "make the agent's sockets", errno);
-        if (spare >= 0)
-            close(spare);
+    } else {
+        bear_in_network(order, &fds[0], &fds[2], users, spare);
+        spare = -1;
     }
-    for (int i = 0; i < 4; i++)
+    if (spare >= 0)
+        close(spare);
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
         if (fds[i] >= 0)
             close(fds[i]);
 }

@@ -18,12 +18,18 @@
  *                      Or MOULD_FAILED with MOULD_UNBORN
  *   child → spawner    MOULD_STARTED: it is the agent; or MOULD_FAILED, and it ends
  *
- * A child's failure may come before MOULD_BORN, its start never does. MOULD_BORN without descriptors: they could not be
- * sent, and the child has been killed.
+ * A child's word may come before MOULD_BORN. MOULD_BORN without descriptors: they could not be sent, and the child has been
+ * killed.
  *
- * Network namespaces are the mould's, not the sandboxes': no sandbox has a right in one, and the next can be put into
- * it. Whether anybody has used one the spawner knows (engine/native/nets.h); that no socket is left in it the mould
- * looks at when it enters. One that does not pass is left, and a new one made.
+ * Of a sandbox's namespaces only that of users is its own in every sense: the others belong to the mould's, so that neither
+ * a guest nor an agent has a right in the mounts, processes and networks around it, whatever it becomes in its own.
+ *
+ * User namespaces go with the ids in them: a sandbox has those of its number (`identity`), which no other that lives has,
+ * and the first of these namespaces are kept for the next sandbox of the same number. There is nothing in one that
+ * could differ then: its maps are written once, and what else it holds takes rights in it that nobody is given.
+ *
+ * Network namespaces can be used again, too. Whether anybody has used one the spawner knows (engine/native/nets.h); that
+ * no socket is left in it the mould looks at when it enters. One that does not pass is left, and a new one made.
  */
 #ifndef BELLJAR_AGENT_MOULD_H
 #define BELLJAR_AGENT_MOULD_H
@@ -41,7 +47,8 @@ enum {
     /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
     MOULD_TREE_FD = 5,
     MOULD_STEP_MAX = 96,
-    MOULD_BORN_FDS = 3, /* at most */
+    MOULD_USERS_KEPT = 128, /* user namespaces: those of the lowest numbers */
+    MOULD_BORN_FDS = 3,     /* at most */
 };
 
 struct mould_setup {
@@ -66,7 +73,8 @@ struct mould_order {
     uint32_t slot;
     uint32_t birth;                /* told back, for a slot has one sandbox after the other */
     uint32_t leaf;                 /* v2: the slot */
-    uint32_t agent_uid, guest_uid; /* as the spawner's namespace has them */
+    uint32_t identity;             /* no two that live have the same */
+    uint32_t agent_uid, guest_uid; /* of that, as the mould's namespace has them */
     uint64_t memory_bytes;
     struct {
         uint64_t bytes, inodes;

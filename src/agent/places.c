@@ -69,7 +69,9 @@ static int private_tmpfs(const char *path, unsigned uid, unsigned mode, uint64_t
 
 int places_mount(const struct mould *mould, const struct mould_order *order, const char **ret_step)
 {
-    unsigned guest = order->setup.guest_uid, agent = getuid();
+    bool own = mould->setup.own_uids;
+    unsigned guest = own ? order->guest_uid : order->setup.guest_uid;
+    unsigned agent = own ? order->agent_uid : guest;
     const struct {
         const char *path;
         unsigned uid, mode;

@@ -5,6 +5,7 @@ ends. So "below us" is exactly "made by the servers of this test run".
 """
 
 import ctypes
+import fcntl
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ from belljar import FULL
 
 NAMESPACES = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
 PR_SET_CHILD_SUBREAPER = 36
+NS_GET_USERNS = 0xB701
 
 
 def numbers(**each):
@@ -46,6 +48,16 @@ def link(path):
         return os.readlink(path)
     except OSError:
         return None
+
+
+def owner_of(namespace):
+    """The number of the user namespace that a namespace, by its path in /proc, belongs to."""
+    with open(namespace) as opened:
+        owner = fcntl.ioctl(opened, NS_GET_USERNS)
+    try:
+        return os.fstat(owner).st_ino
+    finally:
+        os.close(owner)
 
 
 class Task:

@@ -60,6 +60,24 @@ def test_every_namespace_is_new(sleepers, mode, kind):
         assert len(set(theirs)) == len(theirs), f"two sandboxes share one: {theirs}"
 
 
+@pytest.mark.parametrize("kind", [kind for kind in host.NAMESPACES if kind != "user"])
+def test_no_namespace_is_the_sandbox_s_own_but_that_of_users(sleepers, mode, kind):
+    """Whatever somebody becomes in there, that gives no right over mounts, processes and networks."""
+    if mode == "docker":
+        pytest.skip("namespaces of containers belong to whom the engine says")
+    _jar, guests = sleepers
+    for guest in guests:
+        below = f"/proc/{guest.task.pid}/ns"
+        assert host.owner_of(f"{below}/{kind}") != os.stat(f"{below}/user").st_ino
+
+
+def test_live_sandboxes_share_no_user_namespace(sleepers, mode):
+    if mode == "docker":
+        pytest.skip("it is the engine's to give (docs/engines.md)")
+    theirs = [guest.task.namespaces()["user"] for guest in sleepers[1]]
+    assert len(set(theirs)) == len(theirs), theirs
+
+
 def test_outside_uid_is_nobody_else_s(sleepers, mode):
     jar, guests = sleepers
     uids = [set(guest.task.status("Uid")) for guest in guests]

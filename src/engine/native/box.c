@@ -180,8 +180,9 @@ static void make_order(const struct native_host *host, const struct box_start *s
         .slot = start->names.slot,
         .leaf = start->names.leaf,
         .birth = start->birth,
-        .agent_uid = host_agent_uid(start->names.slot),
-        .guest_uid = host_guest_uid(start->names.slot),
+        .identity = start->identity,
+        .agent_uid = host_agent_uid(start->identity),
+        .guest_uid = host_guest_uid(start->identity),
         .memory_bytes = limits->memory_bytes,
         .places = { [MOULD_TMP] = { limits->tmp_bytes, limits->tmp_inodes },
                     [MOULD_SHM] = { limits->shm_bytes, PLAN_SHM_INODES },
@@ -196,7 +197,7 @@ int box_start(const struct native_host *host, int mould, const struct box_start 
               struct box_failure *ret_failure)
 {
     int r = cgroup_make(&host->cgroups, start->names, &start->limits,
-                        host->own_uids ? host_agent_uid(start->names.slot) : (uid_t)-1);
+                        host->own_uids ? host_agent_uid(start->identity) : (uid_t)-1);
     if (r < 0)
         return fail(ret_failure, "make cgroups", -r);
     struct mould_order order;

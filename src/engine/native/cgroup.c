@@ -248,10 +248,11 @@ static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *t
     if (r == 0 && v2)
         r = make_leaf(cgroups, tree, names.slot, AGENT);
     char name[NAME_MAX_];
+    bool again = r == 1 || (is_kept(cgroups, tree) && names.before);
+    if (r < 0 || again || agent_uid == (uid_t)-1)
+        return r;
     guest_name(name, cgroups, tree, names, v2 ? "cgroup.procs" : "tasks");
-    if (r >= 0 && agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
-        r = -errno;
-    return r;
+    return fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0 ? -errno : 0;
 }
 
 int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
@@ -294,17 +295,20 @@ int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf)
     if (r == 0)
         r = limit_agent(cgroups, (struct cgroup_names){ .leaf = leaf });
     if (r < 0)
-        cgroup_remove_leaf(cgroups, leaf);
+        (void)cgroup_remove_leaf(cgroups, leaf);
     return r;
 }
 
-void cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf)
+int cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf)
 {
+    int r = 0;
     for (size_t i = 0; i < cgroups->n && cgroups->kind == CGROUP_V1; i++) {
         const struct cgroup_tree *tree = &cgroups->trees[i];
-        (void)remove_leaf(cgroups, tree, leaf, AGENT); /* the keeper does, at last */
-        (void)remove_leaf(cgroups, tree, leaf, KEPT);
+        int agent = remove_leaf(cgroups, tree, leaf, AGENT);
+        int kept = remove_leaf(cgroups, tree, leaf, KEPT);
+        r = agent < 0 ? agent : kept < 0 ? kept : r;
     }
+    return r;
 }
 
 int cgroup_renew_leaf(const struct cgroups *cgroups, unsigned leaf)

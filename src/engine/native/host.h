@@ -51,14 +51,15 @@ struct native_host {
     int server;   /* pidfd */
 };
 
-/* The outside ids of a slot, as the spawner's namespace sees them: 0 is the spawner itself. */
-static inline uint32_t host_agent_uid(unsigned slot)
+/* The outside ids of a sandbox, as the spawner's namespace sees them: 0 is the spawner itself. They go by the number of its
+ * leaf (leaves.h), for a leaf that is used again belongs to them. */
+static inline uint32_t host_agent_uid(unsigned identity)
 {
-    return 1 + 2 * slot;
+    return 1 + 2 * identity;
 }
-static inline uint32_t host_guest_uid(unsigned slot)
+static inline uint32_t host_guest_uid(unsigned identity)
 {
-    return 2 + 2 * slot;
+    return 2 + 2 * identity;
 }
 
 /* Closes every descriptor but these and stderr. */
@@ -84,6 +85,7 @@ int mould_start(const struct native_host *host);
 
 struct box_start {
     struct cgroup_names names;
+    uint32_t identity;
     uint32_t birth; /* for mould_order */
     bool for_kernel;
     int net; /* a network namespace to be used again, or -1; stays the caller's */

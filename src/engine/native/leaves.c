@@ -3,20 +3,31 @@
 #include <errno.h>
 #include <string.h>
 
+static void take_spare(struct leaves *leaves, struct leaf *ret)
+{
+    *ret = (struct leaf){ .made = true,
+                          .number = leaves->spare[0].number,
+                          .used = true,
+                          .before = leaves->spare[0].limits };
+    memmove(&leaves->spare[0], &leaves->spare[1], --leaves->n_spare * sizeof(leaves->spare[0]));
+}
+
 int leaves_take(struct leaves *leaves, uint64_t now_ms, struct leaf *ret)
 {
-    int r = 0;
+    unsigned number = 0;
     bool rested = leaves->n_spare && now_ms - leaves->spare[0].since_ms >= LEAVES_REST_MS;
-    if (rested || leaves->n_spare >= LEAVES_SPARE_MANY) {
-        ret->number = leaves->spare[0].number;
-        ret->used = true;
-        ret->before = leaves->spare[0].limits;
-        memmove(&leaves->spare[0], &leaves->spare[1], --leaves->n_spare * sizeof(leaves->spare[0]));
-    } else {
-        ret->number = leaves->n_made++;
-        r = cgroup_make_leaf(leaves->cgroups, ret->number);
+    while (number < leaves->slots && leaves->taken[number])
+        number++;
+    if (rested || leaves->n_spare >= LEAVES_SPARE_MANY ||
+        (leaves->n_spare && number == leaves->slots)) {
+        take_spare(leaves, ret);
+        return 0;
     }
-    ret->made = r == 0;
+    if (number == leaves->slots)
+        return -EAGAIN; /* some are lost, for a directory could not be removed */
+    int r = cgroup_make_leaf(leaves->cgroups, number);
+    leaves->taken[number] = r == 0;
+    *ret = (struct leaf){ .made = r == 0, .number = number };
     return r;
 }
 
@@ -45,7 +56,7 @@ int leaves_retire(struct leaves *leaves, struct leaf *leaf, unsigned slot,
         leaves->spare[leaves->n_spare].since_ms = now_ms;
         leaves->spare[leaves->n_spare++].limits = *limits;
     } else if (leaf->made) {
-        cgroup_remove_leaf(cgroups, leaf->number);
+        leaves->taken[leaf->number] = cgroup_remove_leaf(cgroups, leaf->number) < 0;
     }
     leaf->made = false;
     return 0;

@@ -6,12 +6,14 @@
  *   2. leaves_names()    what it is called by then
  *   3. leaves_retire()   when the sandbox is dead, until it succeeds
  *
- * In version 2 of cgroups none are kept, and a leaf is its sandbox's slot.
+ * In version 2 of cgroups none are kept, and a leaf is called by its sandbox's slot. The number is its sandbox's own all
+ * the same, and below `slots`: ids go by it (host.h). The lowest are used first, for more is kept for them (agent/mould.h).
  */
 #ifndef BELLJAR_ENGINE_NATIVE_LEAVES_H
 #define BELLJAR_ENGINE_NATIVE_LEAVES_H
 
 #include "engine/native/cgroup.h"
+#include "engine/native/wire.h"
 
 enum {
     LEAVES_SPARE = 32,      /* that are kept */
@@ -29,7 +31,8 @@ struct leaf {
 
 struct leaves {
     const struct cgroups *cgroups;
-    unsigned n_made; /* that there ever were */
+    unsigned slots;             /* as many sandboxes can live */
+    bool taken[WIRE_SLOTS_MAX]; /* numbers, by sandboxes and by what is spare */
     size_t n_spare;
     /* The longest unused first: the kernel takes its time to return what dead namespaces held, and that is charged there
      * until then. */

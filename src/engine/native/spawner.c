@@ -62,6 +62,7 @@ struct box {
     uint32_t ticket; /* of the kernel that has been ordered; 0: none has */
     unsigned unborn_ticks;
     bool wants_stand_in;
+    bool started; /* its agent, of whose birth we still have to hear */
     int pidfd, stream, door;
     int lane;      /* the server's end of the stand-in's, until it has it */
     int net;       /* its network namespace; -1: none of its own, or none is kept */
@@ -288,6 +289,8 @@ static void on_unborn(struct spawner *spawner, struct box *box)
     remove_box(spawner, box);
 }
 
+static void on_started(struct spawner *spawner, struct box *box);
+
 /* Takes what came with the pid. Who was doomed meanwhile, or failed faster, is killed now. */
 static void on_born(struct spawner *spawner, struct box *box, pid_t pid,
                     const int fds[MOULD_BORN_FDS])
@@ -306,6 +309,8 @@ static void on_born(struct spawner *spawner, struct box *box, pid_t pid,
         fail_start(spawner, box, "hold an agent", code);
     else if (box->doomed)
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+    else if (box->started)
+        on_started(spawner, box);
     if (box->pidfd >= 0)
         return;
     box->pidfd = -1;
@@ -376,6 +381,9 @@ static void hand_over(struct spawner *spawner, struct box *box)
 /* Without a stand-in it is as good, but its first kernel slower. */
 static void on_started(struct spawner *spawner, struct box *box)
 {
+    box->started = true;
+    if (box->pidfd < 0)
+        return; /* on_born() comes back to it */
     if (box->doomed || !box->wants_stand_in || order_stand_in(spawner, box) < 0)
         hand_over(spawner, box);
 }
@@ -467,6 +475,7 @@ static void create(struct spawner *spawner, struct box *box, const struct wire_r
     int r = leaves_take(&spawner->leaves, box->since_ms, &box->leaf);
     auto_fd net = nets_take(&spawner->nets);
     const struct box_start start = { .names = names_of(spawner, box),
+                                     .identity = box->leaf.number,
                                      .birth = box->birth,
                                      .for_kernel = request->for_kernel != 0,
                                      .net = net,
@@ -784,6 +793,7 @@ void spawner_run(const struct native_host *host, int wire, int go)
     static struct spawner spawner;
     spawner.host = host;
     spawner.leaves.cgroups = &host->cgroups;
+    spawner.leaves.slots = host->slots;
     spawner.wire = wire;
     struct err err = { 0 };
     struct wire_event first = { .kind = WIRE_READY };

@@ -3,8 +3,8 @@
  * is one fixed struct, whole or not at all; there is no text of clients in it and nothing to parse.
  *
  * A sandbox is named by its slot, a small number that the server chooses and the spawner checks: it
- * must be free. From the slot follow the outside uids and the names of the cgroups, so two live
- * sandboxes cannot share them. A slot is free again after WIRE_GONE, never before.
+ * must be free. Outside uids and the names of cgroups follow from it, or from a number that the spawner
+ * gives (leaves.h), so two live sandboxes cannot share them. A slot is free again after WIRE_GONE, never before.
  *
  *   server → spawner                spawner → server
  *   WIRE_CREATE  slot, limits       WIRE_CREATED  slot, with the stream to the agent, and the lane to a stand-in
