@@ -599,13 +599,12 @@ class Measurement:
         self.restless = 0  # that began although the machine was busy
         self.spoilt, self.spoilt_kept = 0, 0  # made again; and those of which no try was better
 
-    def undisturbed(self, run, *words, pause=0.0):
+    def undisturbed(self, run, *words):
         """What run(*words) returns, of a try in which the host has kept its hands off the processors."""
         best = None
         for _ in range(TRIES):
             self.restless += not settle()
             self.batches += 1
-            time.sleep(pause)
             before = processor_times()
             result = run(*words)
             now = processor_times()
@@ -748,15 +747,18 @@ class Measurement:
         """As many runs as fit into the time of a batch."""
         times = self.results.setdefault((way, case, gap), [])
         run = getattr(server, how)
+
+        def bursts(cell, count, gap):
+            """Back to back a pool is only as good as it is full: so many, and time to fill it."""
+            most, said = BURST if gap == 0 else count, []
+            for left in range(count, 0, -most):
+                time.sleep(REFILL[cell])
+                said += run(cell, min(most, left), gap)
+            return said
+
         each = statistics.median(times or run(cell, 1, gap)) / 1000 + gap
         count = max(FEWEST, min(MOST, int(SECONDS[gap] / each)))
-        if ahead != "pooled":
-            times += self.undisturbed(run, cell, count, gap)
-            return
-        # Back to back a pool is only as good as it is full: so many, and time to fill it.
-        most = BURST if gap == 0 else count
-        for left in range(count, 0, -most):
-            times += self.undisturbed(run, cell, min(most, left), gap, pause=REFILL[cell])
+        times += self.undisturbed(bursts if ahead == "pooled" else run, cell, count, gap)
 
     def rival(self, name, gap, measure, *words):
         times = self.undisturbed(measure, *words)

@@ -236,20 +236,24 @@ static int make_users(const struct mould_order *order)
     return r < 0 ? r : users;
 }
 
+/* Stays ours. */
 static int find_users(const struct mould_order *order)
 {
-    static int kept[MOULD_USERS_KEPT]; /* 0: none */
-    if (order->identity >= MOULD_USERS_KEPT)
-        return make_users(order);
-    int *users = &kept[order->identity];
-    if (*users == 0) {
-        int made = make_users(order);
-        if (made < 0)
-            return made;
-        *users = made;
-    }
-    int copy = fcntl(*users, F_DUPFD_CLOEXEC, 0);
-    return copy < 0 ? -errno : copy;
+    static struct {
+        int fd; /* 0: none */
+        uint32_t identity;
+    } kept[MOULD_USERS_KEPT], *found;
+    found = &kept[order->identity % MOULD_USERS_KEPT];
+    if (found->fd && found->identity == order->identity)
+        return found->fd;
+    int users = make_users(order);
+    if (users < 0)
+        return users;
+    if (found->fd)
+        close(found->fd);
+    found->fd = users;
+    found->identity = order->identity;
+    return users;
 }
 
 /*** one sandbox ***/
@@ -332,7 +336,7 @@ static void bear_in_network(const struct mould_order *order, const int stream[2]
 /* Takes `spare`. */
 static void obey(const struct mould_order *order, int spare)
 {
-    int fds[] = { -1, -1, -1, -1, find_users(order) }, users = fds[4];
+    int fds[4] = { -1, -1, -1, -1 }, users = find_users(order);
     if (users < 0) {
         tell_failed(order, MOULD_UNBORN, "make a user namespace", -users);
     } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &fds[0]) < 0 ||
@@ -344,7 +348,7 @@ static void obey(const struct mould_order *order, int spare)
     }
     if (spare >= 0)
         close(spare);
-    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+    for (int i = 0; i < 4; i++)
         if (fds[i] >= 0)
             close(fds[i]);
 }

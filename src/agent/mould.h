@@ -25,7 +25,7 @@
  * a guest nor an agent has a right in the mounts, processes and networks around it, whatever it becomes in its own.
  *
  * User namespaces go with the ids in them: a sandbox has those of its number (`identity`), which no other that lives has,
- * and the first of these namespaces are kept for the next sandbox of the same number. There is nothing in one that
+ * and the last of these namespaces are kept for the next sandbox of the same number. There is nothing in one that
  * could differ then: its maps are written once, and what else it holds takes rights in it that nobody is given.
  *
  * Network namespaces can be used again, too. Whether anybody has used one the spawner knows (engine/native/nets.h); that
@@ -47,7 +47,7 @@ enum {
     /* `n_trees` directories of cgroups; then, if there is one, the Landlock ruleset */
     MOULD_TREE_FD = 5,
     MOULD_STEP_MAX = 96,
-    MOULD_USERS_KEPT = 128, /* user namespaces: those of the lowest numbers */
+    MOULD_USERS_KEPT = 128, /* user namespaces; one for each rest of a number by it */
     MOULD_BORN_FDS = 3,     /* at most */
 };
 
