@@ -160,6 +160,11 @@ static int limit_agent(const struct cgroups *cgroups, struct cgroup_names names)
     return r < 0 ? r : limit_pids(cgroups, names, AGENT, PLAN_AGENT_PIDS);
 }
 
+static int give(const struct cgroup_tree *tree, const char *name, uid_t uid)
+{
+    return uid != (uid_t)-1 && fchownat(tree->dir, name, uid, (gid_t)-1, 0) < 0 ? -errno : 0;
+}
+
 /* v2: the directory that holds both leaves. */
 static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agent_uid)
 {
@@ -177,9 +182,7 @@ static int make_holder(const struct cgroup_tree *tree, unsigned slot, uid_t agen
     if (r < 0)
         return r;
     (void)snprintf(name, sizeof(name), "%u/cgroup.procs", slot);
-    if (agent_uid != (uid_t)-1 && fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0)
-        return -errno;
-    return 0;
+    return give(tree, name, agent_uid);
 }
 
 static int make_leaf(const struct cgroups *cgroups, const struct cgroup_tree *tree, unsigned number,
@@ -247,12 +250,12 @@ static int make_guest(const struct cgroups *cgroups, const struct cgroup_tree *t
         r = make_leaf(cgroups, tree, names.slot, GUEST);
     if (r == 0 && v2)
         r = make_leaf(cgroups, tree, names.slot, AGENT);
-    char name[NAME_MAX_];
-    bool again = r == 1 || (is_kept(cgroups, tree) && names.before);
-    if (r < 0 || again || agent_uid == (uid_t)-1)
+    /* What is kept has been theirs since it was made. */
+    if (r != 0 || is_kept(cgroups, tree))
         return r;
+    char name[NAME_MAX_];
     guest_name(name, cgroups, tree, names, v2 ? "cgroup.procs" : "tasks");
-    return fchownat(tree->dir, name, agent_uid, (gid_t)-1, 0) < 0 ? -errno : 0;
+    return give(tree, name, agent_uid);
 }
 
 int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
@@ -281,7 +284,7 @@ static int remove_leaf(const struct cgroups *cgroups, const struct cgroup_tree *
     return unlinkat(tree->dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf)
+int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf, uid_t agent_uid)
 {
     int r = 0;
     if (cgroups->kind != CGROUP_V1)
@@ -289,8 +292,12 @@ int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf)
     for (size_t i = 0; i < cgroups->n && r == 0; i++) {
         const struct cgroup_tree *tree = &cgroups->trees[i];
         r = make_leaf(cgroups, tree, leaf, AGENT);
-        if (r == 0 && is_kept(cgroups, tree))
-            r = make_leaf(cgroups, tree, leaf, KEPT);
+        if (r < 0 || !is_kept(cgroups, tree))
+            continue;
+        char name[NAME_MAX_];
+        leaf_name(name, cgroups, leaf, KEPT, "tasks");
+        r = make_leaf(cgroups, tree, leaf, KEPT);
+        r = r < 0 ? r : give(tree, name, agent_uid);
     }
     if (r == 0)
         r = limit_agent(cgroups, (struct cgroup_names){ .leaf = leaf });

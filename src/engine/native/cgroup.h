@@ -82,13 +82,13 @@ struct cgroup_names {
     const struct sandbox_limits *before;
 };
 /* Makes the guest's leaf, and in v2 the agent's. `agent_uid` (in the caller's namespace) may let processes
- * into the guest's, and is always the same for a leaf that is used again; (uid_t)-1: nobody else. On failure nothing
- * stays. */
+ * into the guest's; (uid_t)-1: nobody else. On failure nothing stays. */
 int cgroup_make(const struct cgroups *cgroups, struct cgroup_names names,
                 const struct sandbox_limits *limits, uid_t agent_uid);
 /* v1: leaves that are used again, with a number of their own: the agent's, and the guest's but that of memory,
- * which joins them when its sandbox has ended. In v2 these do nothing. */
-int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf);
+ * which joins them when its sandbox has ended. `agent_uid` is the same for every sandbox that it serves. In v2 these do
+ * nothing. */
+int cgroup_make_leaf(const struct cgroups *cgroups, unsigned leaf, uid_t agent_uid);
 /* Nobody is in it. -errno: something stays, which the keeper removes at last. */
 int cgroup_remove_leaf(const struct cgroups *cgroups, unsigned leaf);
 /* 0: it is as new. -EBUSY: try again. -ESTALE: it cannot be made so. */

@@ -1,5 +1,7 @@
 #include "engine/native/leaves.h"
 
+#include "engine/native/host.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +27,8 @@ int leaves_take(struct leaves *leaves, uint64_t now_ms, struct leaf *ret)
     }
     if (number == leaves->slots)
         return -EAGAIN; /* some are lost, for a directory could not be removed */
-    int r = cgroup_make_leaf(leaves->cgroups, number);
+    int r = cgroup_make_leaf(leaves->cgroups, number,
+                             leaves->own_uids ? host_agent_uid(number) : (uid_t)-1);
     leaves->taken[number] = r == 0;
     *ret = (struct leaf){ .made = r == 0, .number = number };
     return r;

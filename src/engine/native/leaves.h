@@ -31,6 +31,7 @@ struct leaf {
 
 struct leaves {
     const struct cgroups *cgroups;
+    bool own_uids;              /* host.h */
     unsigned slots;             /* as many sandboxes can live */
     bool taken[WIRE_SLOTS_MAX]; /* numbers, by sandboxes and by what is spare */
     size_t n_spare;

@@ -793,6 +793,7 @@ void spawner_run(const struct native_host *host, int wire, int go)
     static struct spawner spawner;
     spawner.host = host;
     spawner.leaves.cgroups = &host->cgroups;
+    spawner.leaves.own_uids = host->own_uids;
     spawner.leaves.slots = host->slots;
     spawner.wire = wire;
     struct err err = { 0 };
