@@ -7,7 +7,8 @@
  *   3. leaves_retire()   when the sandbox is dead, until it succeeds
  *
  * In version 2 of cgroups none are kept, and a leaf is called by its sandbox's slot. The number is its sandbox's own all
- * the same, and below `slots`: ids go by it (host.h). The lowest are used first, for more is kept for them (agent/mould.h).
+ * the same, and below `slots`: ids go by it (host.h). The lowest are used first, so that those in use are close together,
+ * and what the mould keeps for one is not in another's place (agent/mould.h).
  */
 #ifndef BELLJAR_ENGINE_NATIVE_LEAVES_H
 #define BELLJAR_ENGINE_NATIVE_LEAVES_H
