@@ -14,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A note that is being written. */
 #define NEW_SUFFIX ".new"
+enum { WRITE_TRIES = 100 };
 
 struct roster {
     int dir;
@@ -77,6 +79,12 @@ static json_t *read_one(const struct roster *roster, const char *name, bool *ret
     return steal_ptr(&json);
 }
 
+static bool is_new(const char *name)
+{
+    size_t len = strlen(name), suffix = strlen(NEW_SUFFIX);
+    return len >= suffix && strcmp(name + len - suffix, NEW_SUFFIX) == 0;
+}
+
 json_t *roster_read(const struct roster *roster)
 {
     json_t *all = json_object();
@@ -84,10 +92,10 @@ json_t *roster_read(const struct roster *roster)
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
     while (dir && json_object_size(all) < ROSTER_MAX && (entry = readdir(dir))) {
-        if (entry->d_name[0] == '.' || strstr(entry->d_name, NEW_SUFFIX))
-            continue; /* one that is being written is replaced soon, or never again */
-        bool lost;
-        json_t *note = read_one(roster, entry->d_name, &lost);
+        if (entry->d_name[0] == '.')
+            continue;
+        bool lost = false;
+        json_t *note = is_new(entry->d_name) ? NULL : read_one(roster, entry->d_name, &lost);
         if (note)
             json_put(all, entry->d_name, note);
         else if (!lost)
@@ -123,6 +131,21 @@ static int write_whole(int dir, const char *name, const struct buf *text, uint64
     return set_age(fd, unused_ms);
 }
 
+/* A server that begins takes a new file for one whose writer was killed, and removes it: then it is written again. */
+static int replace(int dir, const char *name, const char *new, const struct buf *text,
+                   uint64_t unused_ms)
+{
+    for (int tries = 1;; tries++) {
+        int r = write_whole(dir, new, text, unused_ms);
+        if (r < 0)
+            return r;
+        if (renameat(dir, new, dir, name) == 0)
+            return 0;
+        if (errno != ENOENT || tries == WRITE_TRIES)
+            return -errno;
+    }
+}
+
 int roster_write(const struct roster *roster, const char *name, const json_t *note,
                  uint64_t unused_ms)
 {
@@ -130,9 +153,7 @@ int roster_write(const struct roster *roster, const char *name, const json_t *no
     auto_free char *new = xasprintf("%s" NEW_SUFFIX, name);
     int r = json_write(&text, note);
     if (r == 0)
-        r = write_whole(roster->dir, new, &text, unused_ms);
-    if (r == 0 && renameat(roster->dir, new, roster->dir, name) < 0)
-        r = -errno;
+        r = replace(roster->dir, name, new, &text, unused_ms);
     if (r < 0) {
         log_warning("state_dir: a session cannot be kept for the next server: %s", strerror(-r));
         (void)unlinkat(roster->dir, new, 0);

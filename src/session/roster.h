@@ -23,7 +23,8 @@ int roster_open(const char *state_dir, bool make, uid_t uid, struct roster **ret
 void roster_close(struct roster *roster); /* NULL is fine */
 
 /* All files, as an object of their names: what each says, an object, and the milliseconds since the session's last
- * use as its member "unused". What is no note is removed. A new reference. */
+ * use as its member "unused". What is no note is removed, and so is what somebody was writing: whoever still is
+ * writes it again. A new reference. */
 enum { ROSTER_MAX = 4096, ROSTER_FILE_MAX = 256 << 10 };
 json_t *roster_read(const struct roster *roster);
 

@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char top[64];
@@ -94,6 +96,7 @@ static void test_what_is_no_note_is_removed(void **state)
     struct roster *roster = open_it();
     auto_free char *big = xcalloc(1, ROSTER_FILE_MAX + 1);
     auto_free char *link = xasprintf("%s/kept/link", top), *fifo = xasprintf("%s/kept/fifo", top);
+    auto_free char *new = xasprintf("%s/kept/two.new", top);
     memset(big, ' ', ROSTER_FILE_MAX + 1);
     put("empty", "", 0);
     put("half", "{\"id\":", 6);
@@ -102,15 +105,42 @@ static void test_what_is_no_note_is_removed(void **state)
     big[0] = '{';
     big[1] = '}';
     put("longest", big, ROSTER_FILE_MAX);
-    put("two.new", "{}", 2); /* somebody may be writing it */
+    put("two.new", "{}", 2); /* whose writer was killed */
+    put("two.newer", "{}", 2);
     assert_int_equal(symlink("/etc/passwd", link), 0);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     auto_json *all = roster_read(roster);
-    CHECK_INT("one is a note", json_object_size(all), 1);
+    CHECK_INT("two are notes", json_object_size(all), 2);
     CHECK("the longest", json_object_get(all, "longest"));
+    CHECK("a name that only looks new", json_object_get(all, "two.newer"));
     struct stat st;
+    CHECK("none that was not finished", lstat(new, &st) < 0);
     CHECK("no link", lstat(link, &st) < 0);
     CHECK("no FIFO", lstat(fifo, &st) < 0);
+    roster_close(roster);
+}
+
+static void test_servers_that_begin_do_not_keep_others_from_writing(void **state)
+{
+    (void)state;
+    struct roster *roster = open_it();
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) { /* nothing but servers that begin */
+        for (;;)
+            json_decref(roster_read(roster));
+    }
+    int failed = 0;
+    for (json_int_t i = 1; i <= 1000; i++) {
+        auto_json *note = json_pack("{s:I}", "number", i);
+        failed += roster_write(roster, "one", note, 0) < 0;
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    CHECK_INT("not written", failed, 0);
+    auto_json *all = roster_read(roster);
+    const json_t *one = json_object_get(all, "one");
+    CHECK_INT("the last", json_integer_value(json_object_get(one, "number")), 1000);
     roster_close(roster);
 }
 
@@ -166,6 +196,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_note_comes_back_with_its_age, make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_nobody_else_can_read_it, make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_what_is_no_note_is_removed, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(test_servers_that_begin_do_not_keep_others_from_writing,
+                                        make_top, remove_top),
         cmocka_unit_test_setup_teardown(test_a_note_that_cannot_be_opened_now_stays, make_top,
                                         remove_top),
         cmocka_unit_test_setup_teardown(test_a_note_may_not_be_too_long, make_top, remove_top),
