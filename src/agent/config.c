@@ -1,5 +1,4 @@
 #include "agent/config.h"
-#include "agent/guest.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -175,24 +174,20 @@ static int open_directories(struct config *config, const char *workspace, const 
 static const uint32_t kept_caps =
     CAP_BIT(SYS_CAP_KILL) | CAP_BIT(SYS_CAP_SETGID) | CAP_BIT(SYS_CAP_SETUID);
 
-/* `bounded`: that has been seen to. */
-static int shed_privileges(struct config *config, bool bounded)
+static int shed_privileges(struct config *config)
 {
     config->other_user = config->setup.guest_uid != getuid() || config->setup.guest_gid != getgid();
     struct sys_caps caps;
     int r = sys_capget(&caps);
     if (r < 0)
         return r;
-    bool may_bound = caps.word[0].effective & CAP_BIT(SYS_CAP_SETPCAP);
+    config->may_bound = caps.word[0].effective & CAP_BIT(SYS_CAP_SETPCAP);
     uint32_t kept = caps.word[0].permitted & kept_caps;
-    if (config->other_user && (kept != kept_caps || !may_bound))
+    if (config->other_user && (kept != kept_caps || !config->may_bound))
         return -EPERM;
-    /* Here and not in each guest: it takes nothing from us, who execute nothing, and they inherit it. */
-    r = bounded ? 0 : guest_empty_bounding_set(may_bound);
-    if (r < 0)
-        return r;
     caps = (struct sys_caps){ 0 };
-    caps.word[0].permitted = caps.word[0].effective = kept;
+    caps.word[0].permitted = caps.word[0].effective =
+        kept | (config->may_bound ? CAP_BIT(SYS_CAP_SETPCAP) : 0);
     r = sys_capset(&caps);
     if (r < 0)
         return r;
@@ -229,7 +224,7 @@ int config_load(struct config *config, enum config_source source, const char *wo
     if (r < 0)
         return r;
     *ret_step = "shed privileges";
-    r = shed_privileges(config, /* bounded= */ source == CONFIG_CAST); /* inside.c */
+    r = shed_privileges(config);
     if (r < 0)
         return r;
     /* Orphans of a guest come to us even where we are not pid 1. */

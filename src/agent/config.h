@@ -13,6 +13,7 @@
 struct config {
     bool is_init;          /* pid 1: everything else in sight is the guest's */
     bool other_user;       /* the guest is not who we are */
+    bool may_bound;        /* we hold CAP_SETPCAP: guest_fork() */
     const char *workspace; /* as guests see it */
     int workspace_fd, run_dir_fd;
     int out_fd;  /* of the stream; AGENT_STREAM_FD where that goes both ways */

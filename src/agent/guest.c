@@ -8,8 +8,39 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+/* `may`: we hold CAP_SETPCAP, so a failure counts. */
+static int empty_set(bool may)
+{
+    /* Asking is cheaper than dropping what an engine has dropped already, but a new user namespace's is full. */
+    bool ask = prctl(PR_CAPBSET_READ, 0) != 1;
+    for (int cap = 0; cap < 64; cap++) {
+        if ((ask && prctl(PR_CAPBSET_READ, cap) == 0) || prctl(PR_CAPBSET_DROP, cap) == 0)
+            continue;
+        if (errno == EINVAL)
+            break; /* the kernel has no more */
+        if (may)
+            return -errno;
+        break; /* no_new_privs makes the set a formality */
+    }
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* empty where there is none */
+    return 0;
+}
+
+/* Nothing that a guest executes gets a capability: they inherit our bounding set, and it takes nothing from us, who execute
+ * nothing. Not before the first of them: it is 41 calls, and a kernel from outside does it for itself. */
+static int bound_guests(const struct config *config)
+{
+    static bool bounded;
+    int r = bounded ? 0 : empty_set(config->may_bound);
+    bounded = r == 0;
+    return r;
+}
+
 pid_t guest_fork(const struct config *config)
 {
+    int r = bound_guests(config);
+    if (r < 0)
+        return r;
     if (config->setup.cgroup == AGENT_CGROUP_V2)
         return sys_fork_into(AGENT_CGROUP_FD);
     pid_t pid = fork();
@@ -96,27 +127,10 @@ static int become_guest(const struct config *config)
     return 0;
 }
 
-int guest_empty_bounding_set(bool may)
-{
-    /* Asking is cheaper than dropping what an engine has dropped already, but a new user namespace's is full. */
-    bool ask = prctl(PR_CAPBSET_READ, 0) != 1;
-    for (int cap = 0; cap < 64; cap++) {
-        if ((ask && prctl(PR_CAPBSET_READ, cap) == 0) || prctl(PR_CAPBSET_DROP, cap) == 0)
-            continue;
-        if (errno == EINVAL)
-            break; /* the kernel has no more */
-        if (may)
-            return -errno;
-        break; /* no_new_privs makes the set a formality */
-    }
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* empty where there is none */
-    return 0;
-}
-
 static int empty_bounding_set(const struct config *config)
 {
     (void)config;
-    return guest_empty_bounding_set(/* may= */ true);
+    return empty_set(/* may= */ true);
 }
 
 static int drop_capabilities(const struct config *config)
@@ -186,7 +200,7 @@ struct step {
 
 /* The order is the argument: what needs privilege comes before it is gone, and nothing that a guest
  * could use is open when the process becomes the guest's. Bounding set and no_new_privs are inherited:
- * config_load() has seen to them. */
+ * guest_fork() and config_load() have seen to them. */
 static const struct step before_descriptors[] = {
     { "join cgroup", join_cgroup }, /* first: what the child uses from here on is the guest's */
     { "lead session", lead_session },

@@ -8,7 +8,8 @@
 
 #include "agent/config.h"
 
-/* fork(), into the guest's cgroup where that is v2. The pid, 0 in the child, or -errno. */
+/* fork(), into the guest's cgroup where that is v2. Before the first the bounding set is emptied, which guests inherit.
+ * The pid, 0 in the child, or -errno. */
 pid_t guest_fork(const struct config *config);
 
 /* What kept a child from becoming the guest's; crosses a pipe in one write. */
@@ -54,7 +55,5 @@ int guest_lead(const struct config *config, const char **ret_step);
  * are left closed. */
 enum { GUEST_PLACES_MAX = 7 };
 int guest_place(const int *fds, int count, int first);
-/* Nothing that is executed gets a capability. `may`: we hold CAP_SETPCAP, so a failure counts. */
-int guest_empty_bounding_set(bool may);
 
 #endif

@@ -5,13 +5,12 @@
  *
  * There is no exec, and nothing is lost by that: the memory that the child begins with is the mould's, which
  * is this program and its filters; descriptors are closed by number, not by a flag; the bounding set
- * is emptied for the guests' sake; signals are as the mould has set them. What an exec would have reset
+ * is emptied before the first guest (guest_fork()); signals are as the mould has set them. What an exec would have reset
  * besides, the steps set themselves. All agents of a server have their memory at the same addresses, as
  * kernels of one zygote have.
  */
 #include "agent/inside.h"
 #include "agent/agent.h"
-#include "agent/guest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,18 +149,11 @@ static int place_descriptors(struct inside *inside, const char **ret_detail)
     return sys_close_range((unsigned)n, ~0U);
 }
 
-/* The bounding set is empty: nothing that a guest executes brings anything back. */
 static int drop_capabilities(struct inside *inside, const char **ret_detail)
 {
     (void)ret_detail;
-    uint32_t keep = inside->mould->setup.own_uids ? AGENT_CAPABILITIES : 0;
+    uint32_t keep = inside->mould->setup.own_uids ? AGENT_CAPABILITIES : CAP_BIT(SYS_CAP_SETPCAP);
     struct sys_caps caps = { 0 };
-    caps.word[0].effective = caps.word[0].permitted = keep | CAP_BIT(SYS_CAP_SETPCAP);
-    int r = sys_capset(&caps);
-    if (r == 0)
-        r = guest_empty_bounding_set(/* may= */ true);
-    if (r < 0)
-        return r;
     caps.word[0].effective = caps.word[0].permitted = keep;
     return sys_capset(&caps);
 }

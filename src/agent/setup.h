@@ -31,8 +31,8 @@
  *     that of a kernel. /dev/null exists. /proc is welcome; without it the end of a run is also that
  *     of the kernel.
  *   - When guest_uid or guest_gid is not the agent's own, the agent holds CAP_KILL, CAP_SETUID,
- *     CAP_SETGID and CAP_SETPCAP in its user namespace at exec. It empties the bounding set and keeps
- *     the first three; guests get none.
+ *     CAP_SETGID and CAP_SETPCAP in its user namespace at exec. With the last it empties the bounding set
+ *     before the first guest; guests get none.
  *   - The filter does not stand in the way of what the agent does between loading it and the guest's
  *     first instruction: read, chdir, execve, write, exit_group.
  *   - Where guest and agent share a uid, the filter must also keep the guest from prlimit64,
