@@ -131,7 +131,7 @@ struct config {
     /* Sessions and runs */
     uint64_t session_timeout_ms;
     int64_t max_sessions, max_sessions_per_client, max_queue;
-    uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms;
+    uint64_t run_timeout_ms, run_timeout_max_ms, interrupt_grace_ms, kill_grace_ms;
     int64_t busy_poll_us;
     size_t output_limit, output_flood, display_limit, state_limit;
     size_t overflow_limit, overflow_memory;

@@ -569,6 +569,9 @@ const struct option config_options[] = {
         .help = "Most time that a call may ask for.") },
     { RUNS, DURATION("interrupt_grace", interrupt_grace, "500ms", 10, MINUTE,
         .help = "Time from the interrupt at the limit to the kill.") },
+    { RUNS, DURATION("kill_grace", kill_grace, "5s", 100, MINUTE,
+        .help = "Time from the kill to the end of the sandbox. What still runs then, for it is large or the "
+                "machine is busy, can only be ended with its session, files included.") },
     { RUNS, INT("busy_poll_us", busy_poll_us, "200", 0, 1000,
         .help = "Microseconds for which the server waits awake for the end of a Python run, where the "
                 "last runs of the session took no longer; a kernel waits for the next for a quarter of "

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KILL_GRACE_MS = 1000, SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
+enum { SPACE_FULL_BYTES = 4096, OUTPUT_SLACK = 4096 };
 enum { STATE_SKIPPED_MAX = 1000, STATE_NAME_MAX = 1024 };
 
 enum run_state {
@@ -572,7 +572,7 @@ static void on_timer(void *data)
             link_kernel_kill(run->session->agent);
         else
             link_kill(run->session->agent);
-        timer_start(run->timer, KILL_GRACE_MS);
+        timer_start(run->timer, run->session->sessions->options.kill_grace_ms);
         break;
     case RUN_KILLED:
         log_warning("session %.6s…: a run outlived SIGKILL; its sandbox is destroyed",

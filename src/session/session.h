@@ -63,6 +63,7 @@ struct session_options {
     uint64_t run_timeout_ms, run_timeout_max_ms;
     uint64_t busy_poll_us;       /* for which a cell's end is waited for awake; 0: never */
     uint64_t interrupt_grace_ms; /* from SIGINT to SIGKILL */
+    uint64_t kill_grace_ms;      /* from there to the end of the sandbox */
     uint64_t output_bytes;       /* kept of each stream, head and tail together */
     uint64_t flood_bytes;
     uint64_t overflow_bytes; /* of each stream kept as a file when it is cut; 0: no files */

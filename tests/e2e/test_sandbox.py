@@ -325,9 +325,49 @@ def test_a_session_that_takes_long_to_open_is_not_idle(start):
 
 
 def is_spawner(pid):
+    return is_called(pid, "belljar-spawner")
+
+
+def is_called(pid, name):
     with contextlib.suppress(OSError):  # it has just ended
-        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "belljar-spawner\n"
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
     return False
+
+
+def begin_with_stopped_agent(jar):
+    """(session with a file, a run in it whose time will be up, the agent that is to end it)"""
+    run = jar.execute("echo kept >file")
+    waiting = jar.begin("echo begun; sleep 60", session=run.session)
+    until(lambda: [pid for pid in processes.below(jar) if is_called(pid, "sleep")], "the run")
+    (agent,) = [pid for pid in processes.below(jar) if is_called(pid, "belljar-agent")]
+    os.kill(agent, signal.SIGSTOP)
+    return run.session, waiting, agent
+
+
+@pytest.mark.native_only("it stops an agent")
+def test_a_run_that_cannot_be_killed_ends_with_its_session(start):
+    jar = start("--no-pool-enabled", "--run-timeout=1s", "--kill-grace=300ms")
+    session, waiting, agent = begin_with_stopped_agent(jar)
+    run = waiting.run()
+    assert run.outcome == "timeout" and "destroyed" in run.error, run.said
+    until(lambda: agent not in processes.below(jar), "the end of the sandbox")
+    with pytest.raises(ToolError):
+        jar.execute("cat file", session=session)
+    assert jar.execute("echo another").stdout == "another\n"
+
+
+@pytest.mark.native_only("it stops an agent")
+def test_a_run_that_is_slow_to_die_costs_no_session(start):
+    jar = start("--no-pool-enabled", "--run-timeout=1s", "--kill-grace=1m")
+    session, waiting, agent = begin_with_stopped_agent(jar)
+    go_on = threading.Timer(3.5, os.kill, (agent, signal.SIGCONT))
+    go_on.start()
+    try:
+        run = waiting.run()
+    finally:
+        go_on.join()
+    assert run.outcome == "timeout", run.said
+    assert jar.execute("cat file", session=session).stdout == "kept\n"
 
 
 def test_the_number_of_sessions_is_limited(start):

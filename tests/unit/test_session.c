@@ -83,6 +83,7 @@ static int rig_open(void **state)
         .run_timeout_ms = 30000,
         .run_timeout_max_ms = 30000,
         .interrupt_grace_ms = 1000,
+        .kill_grace_ms = 5000,
         .output_bytes = 1 << 16,
         .flood_bytes = 1 << 20,
         .display_bytes = 1 << 20,
