@@ -1083,13 +1083,16 @@ static void keeper_death_ends_everything(void **state)
         rig.engine = NULL;
         if (geteuid() == 0)
             CHECK("leftovers to be found", cgroups_left(rig.instance) > 0);
+        uint64_t end = clock_ms() + 10000;
+        while (processes_left() > 0 && clock_ms() < end) /* who is still dying holds them */
+            uv_sleep(20);
 
         rig_prepare(&next);
         next.options.state_dir = rig.state_dir;
         next.options.instance = same ? rig.instance : next.instance;
         struct err err;
         int r;
-        uint64_t end = clock_ms() + 10000; /* the lock is free when the last that held it is gone */
+        end = clock_ms() + 10000; /* the lock is free when the last that held it is gone */
         while ((r = engine_open(&next.loop, "native", &next.options, &next.engine, &err)) < 0 &&
                strstr(err.msg, "runs already") && clock_ms() < end)
             uv_sleep(20);
