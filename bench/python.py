@@ -54,9 +54,12 @@ REFILL = {"print": 0.1, "describe": 1.5}  # seconds before them: to be there, to
 LANES = 4  # at once, for the rate
 ALIVE = 1000  # sandboxes at once, for their memory
 WARM_UP = 4.0  # seconds until pools are full and libraries imported
-# Of one batch; what is slow gets fewer runs, but never less than so many.
+# Of one batch, and of one of the engine's, whose tails have goals. What is slow gets fewer runs, but never less
+# than so many.
 SECONDS = {0.0: 0.4, GAP: 1.0}
-FEWEST, MOST = 3, 100
+ENGINE_SECONDS = {0.0: 0.4, GAP: 3.0}
+FEWEST, MOST = 3, 1000
+BURSTS = 25  # of a batch, at most
 LONGEST = 300  # seconds, after which no further round begins
 IDLE = 0.96  # of the machine's time, for QUIET seconds, before anything is measured
 QUIET, PATIENCE = 0.25, 5.0  # after so many it is measured all the same, and the table says so
@@ -67,8 +70,9 @@ PRELOAD = ("numpy", "pandas", "matplotlib.pyplot", "IPython")
 IMPORTS = f"import {', '.join(PRELOAD)}"
 CELLS = {
     "print": "print(1)",
+    # Of two columns: that takes plain Python as long as its goals allow for.
     "describe": "import numpy as np, pandas as pd\n"
-    "print(pd.DataFrame(np.arange(4000.0).reshape(1000, 4)).describe())",
+    "print(pd.DataFrame(np.arange(2000.0).reshape(1000, 2)).describe())",
     "plot": "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot(range(100))\n"
     "plt.show()",
     # What isolates a guest, as it sees it itself.
@@ -117,6 +121,7 @@ BWRAP, BWRAP_IMPORTS = "bwrap, python -c pass", "bwrap + imports"
 JUPYTER_START, JUPYTER_WARM = "ipykernel, start to first reply", "ipykernel, warm cell"
 BARE = "the same fork, no isolation"
 PLAIN = "describe() again, plain Python"
+FLOOR = "exec() over a socket, plain Python"
 
 # Milliseconds on the machine that the goals in milliseconds come from.
 THERE = {
@@ -166,6 +171,17 @@ def settle():
             return True
         before = now
     return False
+
+
+def timed(run, count, gap, *words):
+    """Milliseconds of each run(*words), one after the other."""
+    times = []
+    for _ in range(count):
+        time.sleep(gap)
+        begin = time.perf_counter()
+        run(*words)
+        times.append((time.perf_counter() - begin) * 1000)
+    return times
 
 
 @contextlib.contextmanager
@@ -263,12 +279,7 @@ class Client:
 
     def warm(self, cell, count, gap):
         session = self.execute(CELLS[cell])["session_id"]
-        times = []
-        for _ in range(count):
-            time.sleep(gap)
-            begin = time.perf_counter()
-            self.execute(CELLS[cell], session)
-            times.append((time.perf_counter() - begin) * 1000)
+        times = timed(self.execute, count, gap, CELLS[cell], session)
         self.tool("clear_session", {"session_id": session})
         return times
 
@@ -465,17 +476,11 @@ class Jupyter:
         return [(time.perf_counter() - begin) * 1000]
 
     def execute(self, code):
-        begin = time.perf_counter()
         reply = self.client.execute_interactive(code, output_hook=lambda message: None)
         assert reply["content"]["status"] == "ok", reply
-        return (time.perf_counter() - begin) * 1000
 
     def warm(self, count, gap):
-        times = []
-        for _ in range(count):
-            time.sleep(gap)
-            times.append(self.execute("print(1)"))
-        return times
+        return timed(self.execute, count, gap, "print(1)")
 
     def shut_down(self):
         if self.manager:
@@ -522,6 +527,37 @@ class Plain:
         self.process.wait()
 
 
+# As little as there can be between a request and its answer.
+FLOOR_LOOP = """
+import socket, sys
+channel = socket.socket(fileno=int(sys.argv[1]))
+while code := channel.recv(4096):
+    exec(compile(code, "cell", "exec"), {"channel": channel})
+"""
+
+
+class Floor:
+    """The runtime's interpreter behind a socket: what a cell takes on this machine, whoever asks for it."""
+
+    def __init__(self):
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [str(PYTHON), "-c", FLOOR_LOOP, str(theirs.fileno())]
+            self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+        self.warm(1, 0.0)
+
+    def ask(self):
+        self.channel.send(b"channel.send(b'1')")
+        self.channel.recv(16)
+
+    def warm(self, count, gap):
+        return timed(self.ask, count, gap)
+
+    def stop(self):
+        self.channel.close()
+        self.process.wait()
+
+
 class BareFork:
     """Our zygote, kernel and fork, but into no sandbox: zygote.py with bench/bare.c for a library."""
 
@@ -556,13 +592,7 @@ class BareFork:
         return said and b"\0" not in said  # else its end, or an event that says why it is unfit
 
     def fresh(self, count, gap):
-        times = []
-        for _ in range(count):
-            time.sleep(gap)
-            begin = time.perf_counter()
-            self.run()
-            times.append((time.perf_counter() - begin) * 1000)
-        return times
+        return timed(self.run, count, gap)
 
     def run(self):
         """A kernel from its fork to its answer; it ends when its channel does."""
@@ -655,6 +685,7 @@ class Measurement:
         self.caches = self.open(Caches())
         self.jupyter = self.open(Jupyter())
         self.plain = self.open(Plain("describe"))
+        self.floor = self.open(Floor())
         self.bare = self.open(BareFork(self.caches))
         self.remarks += [remark] if remark else []
         if not self.bare.wait():
@@ -749,15 +780,17 @@ class Measurement:
         run = getattr(server, how)
 
         def bursts(cell, count, gap):
-            """Back to back a pool is only as good as it is full: so many, and time to fill it."""
-            most, said = BURST if gap == 0 else count, []
-            for left in range(count, 0, -most):
+            """A pool is only as good as it is full: so many, and time to fill it."""
+            said = []
+            for left in range(count, 0, -BURST):
                 time.sleep(REFILL[cell])
-                said += run(cell, min(most, left), gap)
+                said += run(cell, min(BURST, left), gap)
             return said
 
         each = statistics.median(times or run(cell, 1, gap)) / 1000 + gap
-        count = max(FEWEST, min(MOST, int(SECONDS[gap] / each)))
+        most = BURSTS * BURST if ahead == "pooled" else MOST
+        seconds = ENGINE_SECONDS if way == "engine" else SECONDS
+        count = max(FEWEST, min(most, int(seconds[gap] / each)))
         times += self.undisturbed(bursts if ahead == "pooled" else run, cell, count, gap)
 
     def rival(self, name, gap, measure, *words):
@@ -775,6 +808,7 @@ class Measurement:
         for gap in GAPS:
             self.rival(JUPYTER_WARM, gap, self.jupyter.warm, 50 if gap == 0 else 20, gap)
             self.rival(PLAIN, gap, self.plain.warm, 20, gap)
+            self.rival(FLOOR, gap, self.floor.warm, MOST if gap == 0 else 60, gap)
         for gap in GAPS if self.bare else ():
             self.rival(BARE, gap, self.bare.fresh, 100 if gap == 0 else 20, gap)
 
@@ -1022,9 +1056,10 @@ class Report:
         text = (
             "On demand a kernel is put into a sandbox that waits when it is asked for; pooled, kernels "
             "wait in theirs; and where no sandbox waits, it too is made then. "
-            f"Pooled back to back are {BURST} requests in a row, of {POOL} kernels that wait and have rehearsed "
+            f"Pooled are {BURST} requests in a row, of {POOL} kernels that wait and have rehearsed "
             "(kernel_rehearsal). The bare fork is the same interpreter, kernel and fork, "
-            "asked directly, without a server, an agent and a sandbox."
+            "asked directly, without a server, an agent and a sandbox. A socket with exec() behind it is what any cell takes on "
+            "this machine: after 50 ms of rest, in which its host has had the caches, many times as long as in a row."
         )
         return "\n\n".join([goals, text, *self.measured.remarks])
 
