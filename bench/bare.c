@@ -2,7 +2,7 @@
  * Stands in for the zygote's library (src/zygote/zygote.c) in the benchmark: the same interpreter, the same layout of
  * memory, the same fork, but into no sandbox. What a fresh sandbox takes longer than this is the price of isolation.
  *
- * Loaded by zygote.py as it is. fd 3 is a SOCK_SEQPACKET to bench/python.py: a byte comes with two descriptors, the
+ * Loaded by zygote.py as it is. fd 3 is a SOCK_SEQPACKET to bench/python/rivals.py: a byte comes with two descriptors, the
  * child's standard output and its channel; a message goes when everything is imported.
  */
 #include "agent/sys.h"
